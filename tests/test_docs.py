@@ -42,6 +42,7 @@ def run(code: str, folder: Path) -> str:
     return only
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "shown"),
     [

@@ -15,6 +15,7 @@ FILE = f"{FOLDER}/test_session_hostile.py"
 LONG = f"{FILE}::test_a_long_session_keeps_no_processed_message"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("effort", "arguments", "collected"),
     [

@@ -115,6 +115,7 @@ def test_the_notebook_prints_the_outputs_that_it_shows(tmp_path: Path) -> None:
     assert done.stdout.split(f"{between}\n") == shown
 
 
+@pytest.mark.long
 @pytest.mark.descriptors
 def test_merchant_gives_an_address_and_tells_the_payment(
     tmp_path: Path, node: RegtestNode, monkeypatch: pytest.MonkeyPatch

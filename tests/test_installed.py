@@ -10,6 +10,8 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
+import pytest
+
 import spvfilter
 from support.installed import OPTION, ROOT, VARIABLE
 
@@ -36,6 +38,7 @@ def test_a_child_tests_it_too_wherever_it_starts() -> None:
     assert Path(ran.stdout.strip()).parent == installed()
 
 
+@pytest.mark.long
 def test_another_package_is_tested_only_on_request(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "spvfilter", tmp_path / "spvfilter", ignore=shutil.ignore_patterns("__pycache__", "csrc"))
     inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}

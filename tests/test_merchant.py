@@ -527,6 +527,7 @@ async def test_payment_in_two_parts_during_a_stop_is_in_time(world: World, monke
     assert "expired" not in world.receiver.told("a")
 
 
+@pytest.mark.long
 async def test_3000_unpaid_invoices_do_not_hide_a_paid_one(world: World) -> None:
     async with world.serving():
         await world.invoice("first")

@@ -48,6 +48,7 @@ def test_a_string_is_no_list(light_client):
 """
 
 
+@pytest.mark.long
 @pytest.mark.descriptors
 def test_a_wallet_s_tests_run_with_it(pytester: pytest.Pytester) -> None:
     (example,) = (

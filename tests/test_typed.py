@@ -62,6 +62,7 @@ def ledger_files(folder: Path, network: Network) -> None:
     write_undo(folder / "rev00000.dat", records, network.magic)
 
 
+@pytest.mark.long
 @pytest.mark.posix
 @pytest.mark.columns
 def test_the_page_of_exports_runs_as_typed(tmp_path: Path) -> None:
@@ -78,6 +79,7 @@ def test_the_page_of_exports_runs_as_typed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} >= {"chain", "few", "tables", "found", "coins", "state"}
 
 
+@pytest.mark.long
 @pytest.mark.posix
 @pytest.mark.descriptors
 def test_the_page_of_filters_runs_as_typed(tmp_path: Path) -> None:

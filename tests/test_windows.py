@@ -93,6 +93,7 @@ def test_tests_of_a_room_pass_without_posix(room: str) -> None:
         assert "they need posix: run on Linux or macOS" in printed
 
 
+@pytest.mark.long
 def test_modules_of_posix_are_imported_in_one_place() -> None:
     """The type checker finds names that Windows lacks, but not modules: it sees them as empty."""
     for path in PACKAGE.rglob("*.py"):

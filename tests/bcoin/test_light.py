@@ -53,6 +53,7 @@ async def pay(bcoin: Bcoin, lock: Lock, value: int) -> OutPoint:
     return OutPoint(bytes.fromhex(sent["txid"])[::-1], scripts.index(lock.script_pubkey))
 
 
+@pytest.mark.long
 async def test_everything_a_wallet_does_is_found_and_nothing_else(
     bcoin: Bcoin, wallets: Wallets, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(
         assert late.txid in {txid for _, txid, *_ in known}
 
 
+@pytest.mark.long
 async def test_what_bcoin_refuses_is_refused_with_its_words(bcoin: Bcoin, wallets: Wallets) -> None:
     wallets.watch.add_script(OPEN[0].script_pubkey)
     await wallets.prepare(SEGWIT)

@@ -66,6 +66,7 @@ async def test_a_wrong_key_is_refused(bcoin: Bcoin) -> None:
             pass
 
 
+@pytest.mark.long
 async def test_its_chain_is_followed_through_a_reorganisation(bcoin: Bcoin) -> None:
     watch, miner = await paid(bcoin)
     limits = RpcLimits(connections=2)

@@ -88,6 +88,7 @@ def judged(watch: WatchList, height: int, answer: tuple[MerkleBlock, list[bytes]
     ]
 
 
+@pytest.mark.long
 async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blocks_say(
     bcoin: Bcoin, wallets: Wallets
 ) -> None:

@@ -48,6 +48,7 @@ async def live(core: Bitcoind, draw: random.Random) -> None:
     await core.call("generatetoaddress", 1, address)
 
 
+@pytest.mark.long
 async def test_a_node_exports_the_rows_of_its_files(tmp_path: Path) -> None:
     draw, folder = random.Random(52), tmp_path / "core"
     folder.mkdir()

@@ -23,6 +23,7 @@ def mirror() -> Path:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["p2p_fingerprint", "p2p_getdata", "p2p_invalid_locator", "p2p_nobloomfilter_messages", "p2p_ping"]
 )

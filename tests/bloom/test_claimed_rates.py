@@ -78,6 +78,7 @@ def test_bits_count_by_their_probability_if_hashes_are_few(
     assert rates.expected(family, bits, functions, items) == pytest.approx(made.current_fp_rate, rel=0.15)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BACKEND != "native", reason="too many keys for the reference")
 def test_spark_1_claims_the_rate_of_reachable_bits() -> None:
     made = BloomFilter(bits=1 << 33, hash_funcs=1, hashing=SparkHash(1), encode="int64")

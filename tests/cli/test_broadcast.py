@@ -80,6 +80,7 @@ def test_accepted_transaction_reaches_mempool_and_wallet(node: NodeProcess, db: 
     assert (entry["status"], entry["own"], entry["net"]) == ("pending", True, -70_000)
 
 
+@pytest.mark.long
 def test_transaction_is_read_from_file_and_standard_input(node: NodeProcess, db: Path, tmp_path: Path) -> None:
     raw = spend(paid(node, db), 50_000)
     (tmp_path / "tx.raw").write_bytes(raw)
@@ -101,6 +102,7 @@ def test_transaction_is_read_from_file_and_standard_input(node: NodeProcess, db:
     assert result["height"] == json.loads(process("wallet", "tx", shown(raw), "--db", db).stdout)["height"]
 
 
+@pytest.mark.long
 def test_check_prints_findings_and_sends_nothing(node: NodeProcess, db: Path, tmp_path: Path) -> None:
     raw = spend(paid(node, db))
     code, (checked,), errors = send(node, db, raw.hex(), "--check")
@@ -133,6 +135,7 @@ def test_refused_transaction_is_exit_code_1_with_reason(node: NodeProcess, db: P
     assert node.place in result["reason"]
 
 
+@pytest.mark.long
 def test_transaction_sent_again_is_not_accepted_while_nodes_refuse_it(node: NodeProcess, db: Path) -> None:
     found = paid(node, db)
     assert send(node, db, spend(found).hex())[0] == 0
@@ -144,6 +147,7 @@ def test_transaction_sent_again_is_not_accepted_while_nodes_refuse_it(node: Node
     assert errors == f"spvfilter: not accepted: {result['reason']}\n"
 
 
+@pytest.mark.long
 def test_transaction_that_a_node_has_lost_is_accepted_again(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     with node_process("--blocks", 110) as other:  # it has another chain, so it refuses the transaction
@@ -153,6 +157,7 @@ def test_transaction_that_a_node_has_lost_is_accepted_again(node: NodeProcess, d
     assert (code, sent["event"], result["status"], errors) == (0, "sent", "accepted", "")
 
 
+@pytest.mark.long
 def test_transaction_in_conflict_with_a_block_is_exit_code_1(node: NodeProcess, db: Path) -> None:
     found = paid(node, db)
     assert send(node, db, spend(found).hex())[0] == 0
@@ -164,6 +169,7 @@ def test_transaction_in_conflict_with_a_block_is_exit_code_1(node: NodeProcess, 
     assert shown(spend(found)) in errors
 
 
+@pytest.mark.long
 def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     ran = process("broadcast", raw.hex(), "--db", db, "--connect", "127.0.0.1:1", "--timeout", 0.5)
@@ -176,6 +182,7 @@ def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path
     ]
 
 
+@pytest.mark.long
 def test_watch_once_delivers_a_stored_transaction(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     process("broadcast", raw.hex(), "--db", db, "--connect", "127.0.0.1:1", "--timeout", 0.5)
@@ -186,6 +193,7 @@ def test_watch_once_delivers_a_stored_transaction(node: NodeProcess, db: Path) -
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
+@pytest.mark.long
 def test_database_in_use_names_the_process(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     with running("watch", "--connect", node.place, "--db", db) as child:
@@ -282,6 +290,7 @@ def test_private_transaction_is_accepted_when_another_node_announces_it(run: Any
         assert chain.find_tx(txid(raw)) is not None
 
 
+@pytest.mark.long
 def test_private_transaction_without_announcement_is_exit_code_1(run: Any, node: NodeProcess, db: Path) -> None:
     with node_process(
         "--blocks", 110, "--host", "127.0.0.2"

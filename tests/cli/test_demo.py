@@ -83,6 +83,7 @@ def test_signatures_of_the_wallet_are_valid() -> None:
     assert judged == [Validity.VALID] * 5
 
 
+@pytest.mark.long
 def test_it_runs_without_libsecp256k1(shown: str) -> None:
     code = WITHOUT_RICH.replace("['rich'] = None", ".update(wallycore=None, btclib_secp256k1=None, rich=None)")
     ran = process("demo", code=code)

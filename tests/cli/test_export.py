@@ -67,6 +67,7 @@ def rows_in(directory: Path) -> dict[str, list[str]]:
     return {table: sorted(rows) for table, rows in found.items()}
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_follow_exports_new_blocks_until_interrupt(run: Run, tmp_path: Path) -> None:
     chain = GrowingChain(tmp_path / "blocks", 3, has_undo=False)
@@ -89,6 +90,7 @@ def test_follow_exports_new_blocks_until_interrupt(run: Run, tmp_path: Path) -> 
     assert rows_in(tmp_path / "out") == scratch(run, words, tmp_path / "scratch")
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_follow_of_coins_waits_for_a_block_that_comes_late(tmp_path: Path) -> None:
     blocks = [block(REGTEST.genesis_hash, [coinbase(1)])]

@@ -98,6 +98,7 @@ def test_options_of_a_node_are_checked(run: Run, tmp_path: Path, argv: tuple[str
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(1, 2, 20)))
 def test_a_killed_follower_continues_and_follows_reorganizations(run: Run, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

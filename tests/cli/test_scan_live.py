@@ -93,6 +93,7 @@ def test_line_without_hex_is_named_and_skipped(chain: Sequence[bytes]) -> None:
     assert ran.stderr.endswith(b"nothing could be read\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["records", "gzip", "twice", "padded", "hex gzip"])
 def test_blk_files_and_compressed_input_are_read(chain: Sequence[bytes], form: str) -> None:
     plain = b"".join(map(record, chain))
@@ -190,6 +191,7 @@ def test_labels_are_neither_markup_nor_control(code: str, chosen: str, block_fil
     assert "\u202e" not in screen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [("filterload", "--tweak", "7"), ("scan", "BLOCKS", "--format", "jsonl"), ("cfilter", "match", "FILTERS")],

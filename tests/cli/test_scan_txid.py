@@ -78,6 +78,7 @@ def test_table_fits_the_terminal(block_file: Path, tmp_path: Path, chain: Sequen
     assert f"1  {digest[:14]}…{digest[-13:]}  " in screen
 
 
+@pytest.mark.long
 def test_a_range_limits_the_search(scan: Any, chain: Sequence[bytes]) -> None:
     expected = [each for each in places(chain) if 2 <= each["height"] <= 3]
     ran = scan([each["txid"] for each in places(chain)], "--format", "jsonl", "--from-height", 2, "--to-height", 3)
@@ -108,6 +109,7 @@ def test_a_transaction_in_two_blocks_has_two_rows(run: Any, tmp_path: Path) -> N
     assert [json.loads(line)["height"] for line in ran.out.splitlines()] == [7, 8]
 
 
+@pytest.mark.long
 def test_a_damaged_block_is_named_and_gives_exit_code_1(scan: Any, block_file: Path, chain: Sequence[bytes]) -> None:
     raw = bytearray(block_file.read_bytes())
     raw[8 + 80] = 0x7F  # the number of transactions of the first block

@@ -72,6 +72,7 @@ class Wallets:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["compact", "bip37"])
 async def test_real_electrum_agrees_with_our_books(mode: str, regtest_node: RegtestNode, tmp_path: Path) -> None:
     node = regtest_node

@@ -251,6 +251,7 @@ async def agrees(client: LightClient, electrum: ElectrumClient) -> bool:
 REFERENCE: dict[str, tuple[list[dict[str, object]], list[WalletEvent]]] = {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "kind"),
     [*(("compact", kind) for kind in HOSTILE), ("bip37", "unsigned"), ("bip37", "breaks"), ("bip37", "floods")],

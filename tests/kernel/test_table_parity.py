@@ -112,6 +112,7 @@ def test_both_kernels_give_a_table_the_same_life(seed: int) -> None:
             found.contents()
 
 
+@pytest.mark.long
 @real_block_cases()
 def test_real_blocks_are_scanned_the_same(block: RealBlock) -> None:
     world = World(block.height)

@@ -53,6 +53,7 @@ def assert_rows_of_bitcoinlib(raw: bytes, spent: list[list[Spent]] | None, heigh
             assert found[name + HEX] == [None if value is None else value.hex() for value in found[name]]
 
 
+@pytest.mark.long
 @real_block_cases()
 def test_rows_of_a_real_block_are_those_of_bitcoinlib(block: RealBlock) -> None:
     spent = coins_of_block(block) if block.facts.get("prevouts_file") else None

@@ -58,6 +58,7 @@ def test_every_coin_of_a_real_nodes_files_is_true(kernel: Kernel) -> None:
     assert seen == 320
 
 
+@pytest.mark.long
 @real_block_cases()
 def test_a_real_blocks_undo_gives_every_value_and_fee(block: RealBlock) -> None:
     if not block.facts.get("prevouts_file"):

@@ -44,6 +44,7 @@ def test_every_truncation_is_refused_by_both_kernels(raw: bytes) -> None:
     same(raw + b"\x00")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("raw", [LEGACY, SEGWIT, BLOCK[HEADER_SIZE:]], ids=["legacy", "segwit", "block"])
 def test_a_count_at_any_byte_is_judged_the_same(raw: bytes) -> None:
     head = BLOCK[:HEADER_SIZE]

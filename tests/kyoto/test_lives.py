@@ -118,6 +118,7 @@ def descriptors(made: RandomDescriptors, kind: str) -> tuple[str, str]:
     return found[0].text, found[1].text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["compact", "bip37"])
 async def test_bdk_agrees_at_every_tip(kind: str, mode: str, tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ async def test_removed_label_does_not_come_back_from_an_import(tmp_path: Path) -
             assert run.client.watch.label(len(run.client.watch) - 1) is None
 
 
+@pytest.mark.long
 @pytest.mark.descriptors
 @pytest.mark.parametrize("lookahead", [20, 1_000])
 async def test_keychain_is_relabelled_whole_and_stays_so(lookahead: int, tmp_path: Path) -> None:

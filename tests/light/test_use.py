@@ -306,6 +306,7 @@ class BlocksOnly(Responder):
         self.end("transaction sent in violation of protocol")
 
 
+@pytest.mark.long
 @MODES
 async def test_a_peer_without_transaction_relay_receives_no_announcement(mode: str, tmp_path: Path) -> None:
     world, store = World(14), tmp_path / "wallet.db"
@@ -343,6 +344,7 @@ async def test_a_peer_that_leaves_with_the_transaction_is_not_awaited(mode: str)
         await run.until(lambda books: digest in books.waiting())
 
 
+@pytest.mark.long
 @MODES
 async def test_an_unserved_longer_chain_does_not_stop_the_search(mode: str) -> None:
     class Keeps(Responder):

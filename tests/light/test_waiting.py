@@ -240,6 +240,7 @@ async def test_a_wait_logs_its_reason_once(caplog: pytest.LogCaptureFixture, tmp
                     wait.cancel()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("height", [20, 150, 200])
 async def test_a_restarted_node_has_another_chain(
     height: int, caplog: pytest.LogCaptureFixture, tmp_path: Path

@@ -77,6 +77,7 @@ async def in_one_thread(out: Path, plan: Plan, watch: WatchList, *, transactions
     return everything(out)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("undo", [True, False])
 async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path, undo: bool) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=undo)
@@ -134,6 +135,7 @@ async def test_a_cluster_writes_binary_hashes_by_option(two_workers: Cluster, tm
     assert everything(tmp_path / "cluster") == everything(tmp_path / "thread")
 
 
+@pytest.mark.long
 async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Path) -> None:
     """The only worker with the watch list dies, too."""
     seed = random.randrange(1 << 32)
@@ -262,6 +264,7 @@ async def test_a_cancelled_scan_leaves_no_tasks_and_resumes(two_workers: Cluster
     assert everything(scan.directory) == expected
 
 
+@pytest.mark.long
 async def test_cancelled_calls_leave_the_client_usable(two_workers: Cluster) -> None:
     """A client joins several gathers. Without care, one cancelled gather would end each later one."""
     async with client_of(two_workers) as client:

@@ -227,6 +227,7 @@ class _Stops(Engine):
         await self._engine.aclose()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(2, 5, 50)))
 async def test_a_growing_chain_gives_the_export_from_scratch(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -97,6 +97,7 @@ async def test_the_loop_stays_free_while_large_blocks_are_scanned(kind: str, job
     await assert_the_loop_stays_free(scan_once)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["list", "generator"])
 async def test_the_loop_stays_free_while_many_headers_are_linked(kind: str) -> None:
     body = paying(1)[0][36:]

@@ -82,6 +82,7 @@ def spooled(out: Path) -> list[Path]:
     return sorted((out / ".spvfilter-blocks").glob("*.dat"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(2, 4, 200)))
 async def test_any_life_of_a_node_gives_its_files_tables(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -143,6 +144,7 @@ async def killed_after(
                 assert "killed" in str(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "span",
     [

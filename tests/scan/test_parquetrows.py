@@ -157,6 +157,7 @@ def test_row_groups_have_every_hit_once(monkeypatch: pytest.MonkeyPatch, most: i
     assert all(group.rows <= ROWS for group in groups)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("binary", [True, False])
 def test_duckdb_reads_fewer_row_groups_for_an_address(tmp_path: Path, binary: bool) -> None:
     path, row = tmp_path / "matches.parquet", ROWS + 5

@@ -419,6 +419,7 @@ async def test_cancelled_call_leaves_no_thread_that_changes_the_list(call: str) 
 # Real blocks
 
 
+@pytest.mark.long
 @real_block_cases()
 async def test_stream_equals_block_scan_and_oracle(block: RealBlock) -> None:
     txs = [block.raw[span.start : span.end] for span in walk_block(block.raw)]
@@ -452,6 +453,7 @@ async def test_stream_equals_block_scan_and_oracle(block: RealBlock) -> None:
 # A node's filter
 
 
+@pytest.mark.long
 @real_block_cases()
 async def test_filter_stream_equals_batch_and_oracle(block: RealBlock) -> None:
     txs = [block.raw[span.start : span.end] for span in walk_block(block.raw)]

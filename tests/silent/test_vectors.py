@@ -69,6 +69,7 @@ def scanner_of(case: Any) -> SilentScanner:
     return SilentScanner(bytes.fromhex(material["scan_priv_key"]), spend, labels=case["given"]["labels"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", cases())
 def test_a_scanner_finds_the_outputs_and_tweaks_of_a_case(case: Any) -> None:
     scanner = scanner_of(case)
@@ -87,6 +88,7 @@ def test_a_scanner_finds_the_outputs_and_tweaks_of_a_case(case: Any) -> None:
         assert len(found) == expected["n_outputs"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", cases())
 def test_a_watch_list_matches_the_outputs_of_a_case(case: Any) -> None:
     material = case["given"]["key_material"]
@@ -114,6 +116,7 @@ def test_a_watch_list_matches_the_outputs_of_a_case(case: Any) -> None:
         assert len(matches) == expected["n_outputs"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", cases())
 def test_a_found_outputs_private_key_signs_for_it(case: Any) -> None:
     from btclib_secp256k1 import keys

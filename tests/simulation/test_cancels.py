@@ -19,6 +19,7 @@ def test_cancelled_calls_have_their_whole_effect_or_none(mode: Mode, seed: int) 
     assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a_broadcast_waits_before_it_is_recorded", "a_cancelled_call_loses_its_label"])
 def test_half_an_effect_is_noticed(name: str) -> None:
     found = hunt_one(name, None, 20)

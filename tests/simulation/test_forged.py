@@ -77,6 +77,7 @@ def life(folder: Path, mode: Mode, *kinds: type[Behaviour]) -> tuple[list[object
         return found, told(world), noticed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 @pytest.mark.parametrize("kind", [*HOSTILE, *ODD])
 @pytest.mark.parametrize("count", [1, 2])

@@ -56,6 +56,7 @@ def test_busy_nodes_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, peers=tuple(kind.__name__ for kind in BUSY)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_forged_spends_violate_no_invariant(mode: Mode) -> None:
     kinds = (SpendsUnsigned, SpendsWronglySigned, FloodsForgeries, StripsWitnesses, HasNoWitnesses, WithholdsAnnounced)
@@ -94,6 +95,7 @@ def test_all_seeds_of_earlier_failures_are_read() -> None:
     check(plans[0])
 
 
+@pytest.mark.long
 def test_a_life_has_restarts_reorganisations_and_liars() -> None:
     shown: list[str] = []
     outcomes = [live(Plan(seed, Mode.COMPACT), make, show=shown.append) for seed in range(3)]

@@ -24,6 +24,7 @@ QUICK = {  # noticed by one of these invariants
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_noticed(name: str) -> None:
     found = hunt_one(name, None, 30)

@@ -28,6 +28,7 @@ def test_the_client_of_one_twin_sees_the_foreign_transactions() -> None:
     assert sum("Tx(" in line for line in loud) > sum("Tx(" in line for line in silent)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

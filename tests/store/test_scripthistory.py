@@ -50,6 +50,7 @@ def paged(views: Views, script: bytes | str) -> list[HistoryEntry]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(4, 12, 300)))
 def test_history_of_a_script_is_what_touches_it(seed: int) -> None:
     ledger, touched = filled(random.Random(seed), 40)

@@ -253,6 +253,7 @@ def test_unmatched_descendants_that_came_first_hide_no_payment() -> None:
     assert wallet.statuses() == {txid(paid): "pending"}
 
 
+@pytest.mark.long
 def test_unmatched_parents_leave_with_their_confirmed_children() -> None:
     wallet = Wallet()
     parent = pay(10**6, coin(1), to=THEIRS)

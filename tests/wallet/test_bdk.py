@@ -164,6 +164,7 @@ class Judged(Model):
                 assert position.confirmation_block_time.block_id.height == entry.height
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(3, 6, 150)))
 def test_bdk_has_the_same_balance_coins_and_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_books, "OURS", scripts())
@@ -176,6 +177,7 @@ def test_bdk_has_the_same_balance_coins_and_history(seed: int, monkeypatch: pyte
     model.store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(2, 4, 100)))
 def test_bdk_has_the_same_books_of_each_account(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two accounts pay one another. BDK has a wallet for each of them."""

@@ -327,6 +327,7 @@ def model() -> Iterator[Model]:
     made.store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["many inputs", "many outputs"])
 def test_fake_payments_change_no_filter(model: Model, kind: str) -> None:
     """Own transactions change it: their inputs, and their change outputs."""

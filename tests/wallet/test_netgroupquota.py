@@ -90,6 +90,7 @@ def test_evictable_equals_a_naive_count_of_groups() -> None:
     assert min(levels[number] for number in range(1, MANY)) > 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [1, 2, 3])
 def test_flood_of_three_groups_keeps_no_payment_out(groups: int) -> None:
     wallet = Wallet(PendingLimits(number=40))

@@ -214,6 +214,7 @@ def test_refusals_name_their_reason_also_after_a_restart(wallet: Wallet, restart
     assert isinstance(refused(own), TxConflictError)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("restarts", [False, True])
 def test_broadcast_of_a_deep_confirmed_transaction_changes_nothing(wallet: Wallet, restarts: bool) -> None:
     raw = pay(50, coin(1))

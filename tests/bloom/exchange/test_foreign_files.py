@@ -103,6 +103,7 @@ def test_guava_files_contain_their_keys_and_come_back(
     assert again.dump() == made.dump()
 
 
+@pytest.mark.long
 @pytest.mark.guava
 @pytest.mark.parametrize(("funnel", "strategy", "keys", "file"), GUAVA_FILES)
 def test_guava_agrees_with_the_reader_and_the_writer(
@@ -192,6 +193,7 @@ def test_short_digests_of_pybloom_live_depend_on_the_version(version: int) -> No
         assert empty.dump() == made.dump()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "slices", "span", "found"),
     [

@@ -124,6 +124,7 @@ def test_undo_files_give_the_published_filters_of_any_range(run: Any, name: str,
     assert "outputs that it spends are in no earlier given block: add those blocks, or its rev*.dat" in ran.err
 
 
+@pytest.mark.long
 @real_block_cases()
 def test_an_undo_record_gives_a_real_blocks_published_filter(run: Any, block: RealBlock, tmp_path: Path) -> None:
     cases = {case["block_hash"]: case for case in vector_file("04_bip158/real_blocks.json")["vectors"]}

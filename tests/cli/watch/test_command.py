@@ -82,6 +82,7 @@ def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess
     assert "is in the future" in errors
 
 
+@pytest.mark.long
 def test_wrong_start_is_corrected_by_rescan_or_lower_start(node: NodeProcess, tmp_path: Path) -> None:
     ways: list[tuple[object, ...]] = [
         ("--rescan",),
@@ -155,6 +156,7 @@ def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, 
     assert db.read_bytes() == b"garbage" * 1_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("since", [0, 7])
 def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess, tmp_path: Path, since: int) -> None:
     db = tmp_path / "wallet.db"
@@ -280,6 +282,7 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             assert child.wait(timeout=20) == 143
 
 
+@pytest.mark.long
 def test_kept_filters_find_new_addresses(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
@@ -294,6 +297,7 @@ def test_kept_filters_find_new_addresses(node: NodeProcess, tmp_path: Path) -> N
     assert {event["completeness"] for event in events[:-1]} == {"unproven"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
@@ -503,6 +507,7 @@ def test_a_pipe_that_breaks_ends_it_quietly() -> None:
         assert child.stderr.read() == b""
 
 
+@pytest.mark.long
 def test_restart_continues_and_replay_prints_all_events(tmp_path: Path) -> None:
     with node_process("--blocks", 110) as node:
         argv = ("watch", "--network", "regtest", "--connect", node.place, "--db", tmp_path / "w.db", ADDRESS)

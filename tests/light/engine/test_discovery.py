@@ -21,6 +21,7 @@ from support.swarm import START, WITH_FILTERS, Client, Swarm, client
 # Choice of addresses
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_one_address_per_group_and_host_is_connected(seed: int) -> None:
     with client(seed) as made:
@@ -299,6 +300,7 @@ def test_a_client_killed_soon_after_its_start_knows_addresses() -> None:
 # Feelers and a stale tip
 
 
+@pytest.mark.long
 def test_new_addresses_are_tested_and_disconnected_now_and_then() -> None:
     with client(6) as made:
         made.start()

@@ -16,6 +16,7 @@ from support.stage import Prompt, stage
 KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind: type[Invents], tmp_path: Path) -> None:
@@ -43,6 +44,7 @@ def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind:
         assert not world.banned & {address for node in world.nodes[1:] for address in node.addresses}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 def test_a_flood_of_foreign_payments_keeps_no_others_out(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, InventsMany, Prompt, Prompt, mempool_groups=1) as world:

@@ -178,6 +178,7 @@ def test_seeds_are_asked_at_once_if_no_address_is_known() -> None:
         assert len({dialling_group(host_of(address)) for _, address in made.dials}) == len(made.dials) == 8
 
 
+@pytest.mark.long
 def test_seeds_are_not_asked_if_the_address_book_suffices() -> None:
     with client(9) as made:
         made.start()

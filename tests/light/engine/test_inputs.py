@@ -82,6 +82,7 @@ def test_messages_with_much_work_become_several_inputs() -> None:
     assert len(list(inputs_of(7, pongs, lambda nonce: nonce))) == 1
 
 
+@pytest.mark.long
 def test_splitting_neither_loses_nor_reorders_messages() -> None:
     rng = random.Random(3)
     for _ in range(50):

@@ -45,6 +45,7 @@ def test_a_rested_group_may_use_no_more_than_its_advance() -> None:
     assert len(pace._rested_at) <= 1_001
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_shape_takes_more_than_its_share_of_a_minute(
     shape: Callable[[random.Random, int], Iterator[bytes]], monkeypatch: pytest.MonkeyPatch

@@ -363,6 +363,7 @@ def test_a_private_child_of_a_refused_parent_is_refused(tmp_path: Path) -> None:
         assert status(world, txid) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_private", [False, True])
 def test_a_replaced_private_transaction_goes_to_no_further_peer(
     is_private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -433,6 +434,7 @@ def test_a_public_broadcast_ends_the_private_one(tmp_path: Path, monkeypatch: py
         assert status(world, txid) is TxStatus.PENDING
 
 
+@pytest.mark.long
 def test_a_second_private_call_gets_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network relayed the transaction before, so the answer is no error."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:

@@ -188,6 +188,7 @@ def test_peers_that_send_single_blocks_delay_synced_briefly(crawling: int, tmp_p
         assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("others", [2, 3])
 def test_a_peer_delays_synced_once_despite_many_slow_answers(others: int, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, Walks, *[Prompt] * others) as world:

@@ -304,6 +304,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @MODES
 @settings(max_examples=25)
 @given(steps=STEPS)
