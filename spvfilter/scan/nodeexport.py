@@ -3,8 +3,9 @@
 Files are removed once their parts are finished. Only the last 100 blocks stay, because a reorganization may disconnect
 them.
 
-The plan of the next blocks keeps the finished parts, as for a node that has pruned its files. If the chain forks in a
-finished part, the manifest forgets this part and all later ones, and their blocks are fetched again.
+The plan of the next blocks takes the finished parts as they are, so that a new block costs the same on a chain of any
+length. If the chain forks in a finished part, the manifest forgets this part and all later ones, and their blocks are
+fetched again.
 """
 
 from __future__ import annotations
@@ -15,29 +16,25 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from spvfilter._public import public
 from spvfilter.errors import NodeChainError, NodeError, NodePrunedError, ParameterError, SourceError
-from spvfilter.protocol import HASH_SIZE
 from spvfilter.rpc.fullnode import Listing
 from spvfilter.scan.chainchange import ChainChange
 from spvfilter.scan.engines import Engine
-from spvfilter.scan.export import TableExport, export_inputs
 from spvfilter.scan.exportcolumns import ExportColumns
+from spvfilter.scan.exportrun import ExportInputs, ExportRun, WrittenPart
 from spvfilter.scan.fetching import FetchedBlock, NodeBlocks, fetch_block
+from spvfilter.scan.finishedparts import FinishedPart, KnownBlocks, continued_plan
 from spvfilter.scan.gaps import Heights, ScannedHeights, joined
 from spvfilter.scan.manifest import Manifest, run_inputs
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.partdirectory import TEMPORARY, PartDirectory
 from spvfilter.scan.partrows import EarlierRun, PartRows
 from spvfilter.scan.partrun import PartRun, PartsReport
-from spvfilter.scan.plan import PART_SIZE, Plan, planned
-from spvfilter.scan.rows import ROW
-from spvfilter.scan.sources import BlockFiles
-from spvfilter.scan.spool import BlockSpool, SpooledFiles
+from spvfilter.scan.plan import PART_SIZE, Plan
+from spvfilter.scan.spool import BlockSpool
 from spvfilter.scan.threadwork import to_its_end
 
 _FOLDER = f"{TEMPORARY}blocks"  # The spool in the directory of the export.
@@ -46,69 +43,6 @@ _FILE_SIZE, _FILE_BLOCKS = 16_000_000, 4_096  # Bytes and blocks of a file below
 _ROUND_SIZE = 2_000_000_000  # Bytes of blocks and undo records that are fetched between two exports (our choice).
 _ELSEWHERE = "export into another directory"
 _MOST_CHANGES = 5  # Attempts to find the place in a chain that changes in the meantime (our choice).
-
-
-class _Finished(NamedTuple):
-    """A finished part of the export."""
-
-    name: str
-    """Name of the part's file."""
-    first: int
-    """Height of the first block."""
-    hashes: bytes
-    """Hashes of its blocks, 32 bytes each in wire order."""
-    lasts: list[str]
-    """Hash of the last block in each file of the part, in hex of its wire order."""
-
-    @property
-    def last(self) -> int:
-        """Height of the last block."""
-        return self.first + len(self.hashes) // HASH_SIZE - 1
-
-    @classmethod
-    def of(cls, part: PartRows, following: int | None) -> _Finished:
-        """Return a finished part. `following` is its first height, if there is a part before it.
-
-        Raises SourceError if its heights are unknown or have a gap.
-        """
-        rows = list(ROW.iter_unpack(part.rows))
-        first = rows[0][5] if following is None else following
-        if first < 0 or any(row[5] != height for height, row in enumerate(rows, first)):
-            raise SourceError(
-                "the blocks that were exported before are not one run of known heights, so that blocks of a node cannot"
-                f" follow them: {_ELSEWHERE}"
-            )
-        last: dict[int, tuple[int, bytes]] = {}
-        for file, offset, _, _, _, _, block, *_ in rows:
-            last[file] = max(last.get(file, (0, block)), (offset, block))
-        return cls(part.name, first, b"".join(row[6] for row in rows), [block.hex() for _, block in last.values()])
-
-
-class _Known:
-    """The blocks that need not be fetched: those of the finished parts, and those of the spool above them."""
-
-    def __init__(self, parts: list[_Finished]) -> None:
-        self.parts = parts
-        self.first: int = parts[0].first if parts else 0
-        """Height of the first block; 0 if there is none."""
-        self._hashes = bytearray(b"".join(part.hashes for part in parts))
-
-    @property
-    def last(self) -> int:
-        """Height of the last block; one below `first` if there is none."""
-        return self.first + len(self._hashes) // HASH_SIZE - 1
-
-    def add(self, spool: BlockSpool) -> None:
-        """Add the blocks of a spool that are above the last block."""
-        if not self.parts and spool:
-            self.first = spool.first
-        for file in spool.files:
-            self._hashes += file.hashes[max(self.last + 1 - file.first, 0) * HASH_SIZE :]
-
-    def hash_at(self, height: int) -> bytes:
-        """Return the hash of the block at a height, which must be known."""
-        at = (height - self.first) * HASH_SIZE
-        return bytes(self._hashes[at : at + HASH_SIZE])
 
 
 @public
@@ -168,17 +102,14 @@ class NodeExport:
         self.heights: ScannedHeights = ScannedHeights()
         """The heights that the tables have and lack, after a run."""
         self._part_size, self._round_size = part_size, round_size
-        inputs = export_inputs(self.columns, coins=coins, balances=balances, credits_p2pk=credits_p2pk)
-        self._begun = PartRun(self.directory, self.plan, check, inputs)
-        self._export = partial(
-            TableExport,
-            self.directory,
-            columns=self.columns,
-            check=check,
-            coins=coins,
-            balances=balances,
-            credits_p2pk=credits_p2pk,
+        self._inputs = ExportInputs(
+            self.columns, check=check, coins=coins, balances=balances, credits_p2pk=credits_p2pk
         )
+        self._begun = PartRun(self.directory, self.plan, check, self._inputs.named())
+        # The finished parts in the manifest as this process last saw it. The second list also has them if this process
+        # wrote or checked all of their files.
+        self._finished: list[FinishedPart] = []
+        self._written: list[WrittenPart] = []
 
     async def run(self, engine: Engine | None = None) -> dict[str, list[Path]]:
         """Fetch the blocks up to the node's tip, and write their tables, by default in one thread.
@@ -239,29 +170,32 @@ class NodeExport:
             if following is None:
                 return gone, await self.blocks.listing()
             listing = await self._listing(following)
-            if listing is None and not spool:  # a plan needs a block in a file: fetch the last one again
-                listing = await self._listing(following - 1, following - 1)
-                if listing is not None and listing.hashes == known.hash_at(following - 1):
-                    return gone, listing
-            elif listing is None or listing.previous == known.hash_at(following - 1):
+            if listing is None or listing.previous == known.hash_at(following - 1):
                 return gone, listing
         raise NodeChainError(f"{self.blocks.node.endpoint}: its chain changed {_MOST_CHANGES} times while it was read")
 
-    def _known(self, spool: BlockSpool) -> _Known:
+    def _known(self, spool: BlockSpool) -> KnownBlocks:
         """Return the known blocks. Clear the spool unless its blocks follow the finished parts. Raises SourceError."""
-        plan, parts = self.plan, list[_Finished]()
+        plan = self.plan
         earlier = EarlierRun.of(self.directory, run_inputs(plan.network, str(plan.undo), plan.span))
-        for part in () if earlier is None else earlier.parts():
-            parts.append(_Finished.of(part, parts[-1].last + 1 if parts else None))
-        if earlier is not None and len(parts) < len(earlier.names):
-            raise SourceError(f"{self.directory}: lacks the blocks of a part in its folder parts: {_ELSEWHERE}")
-        known = _Known(parts)
-        if spool and parts and not _continues(known, spool):
+        names = [] if earlier is None else earlier.names
+        if names != [part.name for part in self._finished]:  # the first run, or another process has written
+            self._finished, self._written = [], []
+            for part in () if earlier is None else earlier.parts():
+                self._finish(part)
+            if len(names) > len(self._finished):
+                raise SourceError(f"{self.directory}: lacks the blocks of a part in its folder parts: {_ELSEWHERE}")
+        if spool and self._finished and not _continues(self._finished[-1], spool):
             spool.clear()
-        known.add(spool)
-        return known
+        return KnownBlocks(self._finished, spool)
 
-    async def _fork(self, known: _Known) -> int:
+    def _finish(self, rows: PartRows) -> None:
+        """Add the next finished part. Raises SourceError if its heights are unknown or do not follow."""
+        parts = self._finished
+        following = parts[-1].last + 1 if parts else None
+        parts.append(FinishedPart.of(rows, len(parts), self.plan.network.name, following))
+
+    async def _fork(self, known: KnownBlocks) -> int:
         """Return the height of the last known block in the node's chain; one below the first height if there is none.
 
         If the node's chain is only shorter, the last known block stays: the node may be reading its blocks again.
@@ -278,7 +212,7 @@ class NodeExport:
                 high = middle
         return low
 
-    def _forget(self, spool: BlockSpool, known: _Known, fork: int) -> int | None:
+    def _forget(self, spool: BlockSpool, known: KnownBlocks, fork: int) -> int | None:
         """Remove files and finished parts with blocks above the fork.
 
         Returns:
@@ -294,16 +228,17 @@ class NodeExport:
             assert manifest is not None
             manifest.finished = [part.name for part in kept]
             manifest.lasts = [block for part in kept for block in part.lasts]
-            manifest.blocks = sum(len(part.hashes) for part in kept) // HASH_SIZE
-            manifest.tip = kept[-1].hashes[-HASH_SIZE:].hex() if kept else ""
+            manifest.blocks = sum(len(part.part) for part in kept)
+            manifest.tip = kept[-1].hash_at(kept[-1].last).hex() if kept else ""
             manifest.write(self.directory)
+            self._finished = kept
         return spool.last + 1 if spool else start if kept else None
 
-    async def _listing(self, first: int, last: int | None = None) -> Listing | None:
+    async def _listing(self, first: int) -> Listing | None:
         """List the node's blocks from a height on; None if there are none in the span. Raises NodeError."""
         node, span = self.blocks.node, self.blocks.span
         try:
-            return await node.listing(first, span.to_height if last is None else last, None, span.to_time)
+            return await node.listing(first, span.to_height, None, span.to_time)
         except NodePrunedError:
             raise NodePrunedError(
                 f"{node.endpoint}: the node has pruned blocks from height {first:,} on, which the export in"
@@ -364,23 +299,31 @@ class NodeExport:
 
     async def _write(self, spool: BlockSpool, engine: Engine | None, *, is_last: bool) -> dict[str, list[Path]]:
         """Write the tables of the blocks in the spool, and remove the files that are not needed any longer."""
-        self.plan = await to_its_end(self._plan, spool.folder)
-        export = self._export(plan=self.plan)
-        files = await export.write(engine, is_last=is_last)
+        blocks, finished = self.blocks, self._finished
+        settled = sum(not spool or part.first < spool.first for part in finished)  # the spool has the others
+        plan = self.plan = await to_its_end(
+            continued_plan,
+            finished[:settled],
+            spool.folder,
+            blocks.node.network,
+            self._part_size,
+            span=blocks.span,
+            mode=blocks.mode,
+        )
+        export = ExportRun(self.directory, plan, self._inputs)
+        written, self._written = self._written, []
+        files = await export.write(engine, is_last=is_last, written=written, settled=settled if written else 0)
         self.report.parts_total += export.report.parts_total
         self.report.parts_done += export.report.parts_done
         self.report.summary = export.report.summary
+        self._written = export.written
+        del finished[settled:]
+        for part, each in zip(plan.parts[settled:], export.written[settled:], strict=True):
+            self._finish(PartRows(each.task.path.name, part.rows, part.previous))
         # The parts with the last blocks stay. The last part is not finished: its rows are written again.
-        starts = [next(part.heights()) or 0 for part in self.plan.parts]
-        settled = [start for start in starts if start <= spool.last - _REORGANIZED]
-        await to_its_end(spool.keep_from, settled[-1] if settled else starts[0])
+        if starts := [part.first for part in finished[settled:] if part.first <= spool.last - _REORGANIZED]:
+            await to_its_end(spool.keep_from, starts[-1])
         return files
-
-    def _plan(self, folder: Path) -> Plan:
-        """Return the plan of the finished parts and of the blocks in the spool."""
-        blocks = self.blocks
-        files = SpooledFiles(BlockFiles(folder, undo=blocks.mode, span=blocks.span))
-        return planned(files, blocks.node.network, self._part_size, self.directory)[0]
 
     async def _found(self, missing: tuple[Heights, ...]) -> ScannedHeights:
         """Return the heights that the plan has, and the missing ones. The node lacks the heights `missing`."""
@@ -404,10 +347,10 @@ class NodeExport:
         return True
 
 
-def _continues(known: _Known, spool: BlockSpool) -> bool:
-    """Return True if the blocks in a spool reach the last known block, and agree with it."""
-    if not spool.first <= known.last + 1 <= spool.last + 1:
+def _continues(part: FinishedPart, spool: BlockSpool) -> bool:
+    """Return True if the blocks in a spool reach the last block of the last finished part, and agree with it."""
+    if not spool.first <= part.last + 1 <= spool.last + 1:
         return False
-    if spool.first > known.last:
-        return spool.files[0].previous == known.hash_at(known.last)
-    return spool.hash_at(known.last) == known.hash_at(known.last)
+    if spool.first > part.last:
+        return spool.files[0].previous == part.hash_at(part.last)
+    return spool.hash_at(part.last) == part.hash_at(part.last)

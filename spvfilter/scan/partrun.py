@@ -80,8 +80,12 @@ class PartRun:
         self._scanned: set[tuple[bool, int]] = set()
 
     @asynccontextmanager
-    async def opened(self, engine: Engine | None) -> AsyncIterator[tuple[Engine, Manifest]]:
+    async def opened(
+        self, engine: Engine | None, *, is_continued: bool = False
+    ) -> AsyncIterator[tuple[Engine, Manifest]]:
         """Return a context manager that locks the directory. Its value is the engine, and the directory's manifest.
+
+        With `is_continued`, the plan is known to have the blocks of the last run, which are then not compared.
 
         Raises ParameterError if the directory holds another scan or export or other files, or if its parts were
         removed. Raises DirectoryInUseError, SourceError if a block of the last run is in no file now, and OSError.
@@ -90,7 +94,7 @@ class PartRun:
             chosen = engine or Threads()
             try:
                 manifest = await to_its_end(self.parts.opened, self._wanted)
-                if manifest.tip:
+                if manifest.tip and not is_continued:
                     known = map(bytes.fromhex, (*manifest.lasts, manifest.tip))
                     await to_its_end(refuse_lost_blocks, self._plan, known)
                     self.report.change = chain_change(self._plan, manifest.blocks, bytes.fromhex(manifest.tip))
@@ -155,15 +159,26 @@ class PartRun:
 
     def finish(self, manifest: Manifest, tasks: Sequence[PartTask]) -> None:
         """Record the result in the manifest, and remove files that are not part of it. Raises OSError."""
+        self.record(manifest, tasks, [block.hex() for part in self._plan.parts for block in part.last_hashes()])
+        self.parts.remove_unused()
+
+    def record(self, manifest: Manifest, tasks: Sequence[PartTask], lasts: list[str], settled: int = 0) -> None:
+        """Record the result in the manifest. Raises OSError.
+
+        Args:
+            manifest: The manifest, which is written.
+            tasks: The tasks of all parts.
+            lasts: Hash of the last block in each file of each part, in hex of its wire order.
+            settled: Number of the first parts whose blocks are recorded already.
+        """
         manifest.finished = [task.path.name for task in tasks]
         manifest.blocks, manifest.tip = self._plan.blocks, self._plan.tip.hex()
-        manifest.lasts = [block.hex() for part in self._plan.parts for block in part.last_hashes()]
-        for task in tasks:
+        manifest.lasts = lasts
+        for task in tasks[settled:]:
             rows = self.parts.file(task.key, SUFFIX)
             if not rows.exists():
                 write_rows(rows, task.part.rows, task.part.previous)
         manifest.write(self.parts.path)
-        self.parts.remove_unused()
 
 
 def _key(task: PartTask) -> tuple[bool, int]:

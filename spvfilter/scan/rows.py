@@ -37,7 +37,7 @@ FILE_NUMBER = struct.Struct("<I")  # The field at the start of a row.
 HEIGHT_AT = 24  # Offset of the height in a row.
 HEIGHT = struct.Struct("<i")
 UNDO_SIZES = struct.Struct("<QI")  # Offset and size of the undo record, at UNDO_AT.
-_FLAGS_AT = 72  # Offset of the flags in a row.
+FLAGS_AT = 72  # Offset of the flags in a row.
 _PLACE = struct.Struct("<IQI")
 _U32 = struct.Struct("<I")
 _BITS = 12
@@ -111,12 +111,12 @@ class Rows:
     def flags(self, row: int) -> int:
         """Return the flags of a row: FOLLOWS, LONE and ROOTED."""
         chunk, at = self._at(row)
-        return chunk[at + _FLAGS_AT]
+        return chunk[at + FLAGS_AT]
 
     def add_flags(self, row: int, flags: int) -> None:
         """Set these flags. Other flags stay as they are."""
         chunk, at = self._at(row)
-        chunk[at + _FLAGS_AT] |= flags
+        chunk[at + FLAGS_AT] |= flags
 
     def permute(self, order: array[int]) -> None:
         """Reorder the rows. `order` has each row number once, in the new order; it is overwritten."""

@@ -142,11 +142,22 @@ def height_of(path: Path) -> int:
 
 
 class SpooledFiles(LocalFiles):
-    """The files of a spool for a plan. The names of the files say all heights, even if the blocks do not state them."""
+    """The files of a spool for a plan. The names of the files say all heights, even if the blocks do not state them.
+
+    Args:
+        files: The files.
+        start: Height of the first block that the plan needs. Files may have blocks below it.
+    """
+
+    def __init__(self, files: BlockFiles, start: int) -> None:
+        super().__init__(files)
+        self._start = start
 
     def listings(self, network: Network) -> Iterator[FileListing]:
         for listing in super().listings(network):
             first = height_of(Path(str(self.file(listing.number).path)))
             for row in range(len(listing)):
                 HEIGHT.pack_into(listing.rows, row * ROW_SIZE + HEIGHT_AT, first + row)
+            below = max(self._start - first, 0)
+            del listing.rows[: below * ROW_SIZE], listing.previous[: below * HASH_SIZE]
             yield listing

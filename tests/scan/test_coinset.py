@@ -16,7 +16,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.hashes import hash160
 from spvfilter.network import MAINNET, REGTEST, Network
-from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, export, sortedruns
+from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, exportrun, sortedruns
 from spvfilter.scan.coinset import check_whole, state_path, write_coins_table
 from support import build
 from support.build import TxIn, TxOut, block_hash
@@ -191,11 +191,11 @@ async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, m
         raise KeyError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(export, "_placed", killed)
+        patched.setattr(exportrun, "_placed", killed)
         with pytest.raises(KeyError, match="killed"):
             await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
     assert coins_in(state_path(tmp_path / "out", "coins", 30)) == coins_of(blocks[:30], 1)
-    monkeypatch.setattr(export, "write_coins_table", killed)
+    monkeypatch.setattr(exportrun, "write_coins_table", killed)
     (path,) = (await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())["coins"]
     assert coins_in(path) == coins_of(blocks, 1)
     assert list((tmp_path / "out" / "coins").glob("*/*")) == [path]
@@ -210,7 +210,7 @@ async def test_coins_are_not_written_after_a_cancellation(tmp_path: Path, monkey
         assert may_go.wait(60)
         write_coins_table(*args, **options)
 
-    monkeypatch.setattr(export, "write_coins_table", waits)
+    monkeypatch.setattr(exportrun, "write_coins_table", waits)
     exporting = asyncio.create_task(TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())
     assert await asyncio.to_thread(writing.wait, 60)
     exporting.cancel()

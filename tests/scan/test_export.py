@@ -23,7 +23,7 @@ from spvfilter.scan import (
     Processes,
     TableExport,
     Threads,
-    export as exports,
+    exportrun,
     exporttables,
     partcolumns,
 )
@@ -263,7 +263,7 @@ async def test_an_export_killed_while_files_move_is_completed_later(
     chain.mine(20)
     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     chain.reorganize(8, 9)
-    left, place = moves, exports._placed
+    left, place = moves, exportrun._placed
 
     def killed(staged: Path, path: Path) -> Path:
         nonlocal left
@@ -273,7 +273,7 @@ async def test_an_export_killed_while_files_move_is_completed_later(
         return place(staged, path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(exports, "_placed", killed)
+        patched.setattr(exportrun, "_placed", killed)
         with pytest.raises(KeyError, match="killed"):
             await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     again = TableExport(tmp_path / "tables", plan_of(tmp_path / "data"))

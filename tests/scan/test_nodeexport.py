@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -13,11 +15,28 @@ import pytest
 
 from spvfilter.errors import DirectoryInUseError, NodePrunedError, ParameterError, SourceError
 from spvfilter.kernel.blocktables import BLOCK_TABLES
-from spvfilter.network import REGTEST
+from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import TxOut
 from spvfilter.rpc import FullNode, Listing, Password
-from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, NodeBlocks, NodeExport, Plan, TableExport, nodeexport
+from spvfilter.scan import (
+    BlockFiles,
+    BlockSpan,
+    ExportColumns,
+    NodeBlocks,
+    NodeExport,
+    Part,
+    Plan,
+    TableExport,
+    exportrun,
+    nodeexport,
+    partrows,
+    partrun,
+)
+from spvfilter.scan.finishedparts import FinishedPart, continued_plan
 from spvfilter.scan.partdirectory import PartDirectory
+from spvfilter.scan.partrows import PartRows
+from spvfilter.scan.plan import planned
+from spvfilter.scan.spool import SpooledFiles
 from support.corenode import PASSWORD, USER, CoreNode
 from support.nodechains import MINE, NodeChain, chain_of, paid_regtest, told
 from support.pauses import Pauses
@@ -82,11 +101,32 @@ def spooled(out: Path) -> list[Path]:
     return sorted((out / ".spvfilter-blocks").glob("*.dat"))
 
 
+def compared(out: Path) -> Callable[..., Plan]:
+    """`continued_plan` with an assertion: it returns the plan that reads all blocks of the finished parts."""
+
+    def plan(settled: list[FinishedPart], folder: Path, network: Network, part_size: int, **rest: Any) -> Plan:
+        made = continued_plan(settled, folder, network, part_size, **rest)
+        files = SpooledFiles(BlockFiles(folder, undo=rest["mode"], span=rest["span"]), 0)
+        if len(files):
+            whole, _ = planned(files, network, part_size, out)
+            assert [identity(part) for part in made.parts] == [identity(part) for part in whole.parts]
+            assert made.fingerprint == whole.fingerprint
+            assert made.report == whole.report
+        return made
+
+    return plan
+
+
+def identity(part: Part) -> tuple[Any, ...]:
+    return part.number, part.rows, part.previous, part.size, part.kept, part.files
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(2, 4, 200)))
 async def test_any_life_of_a_node_gives_its_files_tables(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(nodeexport, "continued_plan", compared(tmp_path / "out"))
     rng = random.Random(seed)
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -315,6 +355,61 @@ async def test_the_spool_is_small_and_a_shallow_fork_fetches_little(tmp_path: Pa
         await export.run()
         assert export.report.change == (3, 2)
         assert sum("/block/" in asked.path for asked in core.requests) == 3
+
+
+@pytest.mark.long
+async def test_a_new_block_costs_the_same_on_a_longer_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    steps: Counter[str] = Counter()
+    watching = [True]
+
+    def opened_file(event: str, details: tuple[object, ...]) -> None:
+        if watching and event in {"open", "os.listdir", "os.scandir"} and str(tmp_path) in str(details[0]):
+            steps["files"] += 1
+
+    sys.addaudithook(opened_file)  # it stays until the process ends, so `watching` stops it
+    for module, name in ((partrows, "read_rows"), (partrun, "summary_of"), (exportrun, "export_key")):
+        counts_calls(monkeypatch, steps, module, name)
+    rows_read = FinishedPart.of
+
+    def of(rows: PartRows, *rest: Any) -> FinishedPart:
+        steps["rows"] += len(rows)
+        return rows_read(rows, *rest)
+
+    monkeypatch.setattr(FinishedPart, "of", of)
+    costs: list[Counter[str]] = []
+    async with core.serving(), opened(core) as node:
+        export = export_of(tmp_path / "out", node)
+        for more in (1, 1, 1, 1, 150, 1, 1, 1, 0):
+            if not more:
+                regtest.reorg(2)
+            regtest.mine(more)
+            told(core, chain_of(regtest))
+            steps.clear()
+            core.requests.clear()
+            await export.run()
+            steps["requests"] = len(core.requests)
+            steps["rows"] += sum(len(part) for part in export.plan.parts if not part.kept)
+            costs.append(+steps)
+    watching.clear()
+    assert len(export.plan.parts) > 35
+    most = {name: max(cost[name] for cost in costs[1:4]) for name in steps}
+    assert most["rows"] < 40
+    # a part may end in between, and two blocks that are exchanged are fetched again
+    for cost, factor in zip(costs[5:], (1.5, 1.5, 1.5, 4), strict=True):
+        assert all(cost[name] <= factor * most[name] for name in steps), costs
+    assert tables(tmp_path / "out") == await of_files(plan_of(tmp_path / "files", core.blocks), tmp_path / "expected")
+
+
+def counts_calls(monkeypatch: pytest.MonkeyPatch, steps: Counter[str], module: Any, name: str) -> None:
+    call = getattr(module, name)
+
+    def counted(*args: Any) -> Any:
+        steps[name] += 1
+        return call(*args)
+
+    monkeypatch.setattr(module, name, counted)
 
 
 async def test_other_blocks_and_directories_are_refused(tmp_path: Path) -> None:
