@@ -154,7 +154,7 @@ class Reader:
         end = self.at + size
         if end > len(self.raw):
             raise FormatError(
-                f"truncated: {size} bytes wanted, {len(self.raw) - self.at} left", offset=self.at, field=field
+                f"truncated: expected {size} bytes, {len(self.raw) - self.at} left", offset=self.at, field=field
             )
         piece = self.raw[self.at : end]
         self.at = end

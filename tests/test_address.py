@@ -205,5 +205,5 @@ def test_uri_and_address_in_wrong_places_are_named() -> None:
         with pytest.raises(AddressError, match="a bitcoin: URI where an address is expected"):
             address_to_script(text, MAINNET)
     for text in (address, "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"):
-        with pytest.raises(DescriptorError, match=r"an address where a descriptor is expected: .* addr\(ADDRESS\)"):
+        with pytest.raises(DescriptorError, match=r"expected a descriptor, found an address: .* addr\(ADDRESS\)"):
             parse_descriptor(text, MAINNET)

@@ -125,7 +125,7 @@ class TestReader:
         for size, piece in zip((first, second), expected, strict=True):
             if len(piece) < size:
                 with pytest.raises(
-                    FormatError, match=f"^field at byte {at}: truncated: {size} bytes wanted, {len(raw) - at} left$"
+                    FormatError, match=f"^field at byte {at}: truncated: expected {size} bytes, {len(raw) - at} left$"
                 ):
                     reader.take(size, "field")
                 assert reader.at == at

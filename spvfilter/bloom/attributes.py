@@ -1,4 +1,4 @@
-"""Attributes that a user's class, derived from a filter, adds to its objects: copies and pickles keep them."""
+"""Keeps the attributes that a subclass of a filter adds to its objects when they are copied or pickled."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def with_attributes_of(made: T, original: object) -> T:
 
 
 def pickled(make: object, arguments: tuple[object, ...], made: object) -> tuple[object, ...]:
-    """Return the result of `__reduce__` for an object that `make(*arguments)` makes."""
+    """Return what `__reduce__` should return for an object made by `make(*arguments)`."""
     added = added_attributes(made)
     return (make, arguments, (None, added)) if added else (make, arguments)

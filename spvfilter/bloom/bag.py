@@ -1,4 +1,4 @@
-"""A filter of the keys in a Dask bag: each partition fills bits on its worker, and the bits are merged on the way."""
+"""Build a filter from the keys in a Dask bag: each worker fills the bits for its partitions, then all are merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 8  # Filters that one task merges (our choice).
 
 
 class BufferFilter(Protocol):
-    """A filter over a given buffer of bits."""
+    """A filter whose bits are in a given buffer."""
 
     def update(self, keys: Iterable[object], /) -> object:
         """Add the keys."""
@@ -27,7 +27,7 @@ class BufferFilter(Protocol):
 
 
 def is_bag(keys: object) -> bool:
-    """Return True if a batch is a Dask bag. Dask is not imported for that: a program that has a bag has imported it."""
+    """Return True if a batch is a Dask bag. This does not import Dask: a program with a bag has already imported it."""
     return type(keys).__module__.startswith("dask.bag") and hasattr(keys, "reduction")
 
 

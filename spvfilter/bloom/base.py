@@ -125,7 +125,7 @@ class GenericFilter:
     _encode_with: Callable[[object], bytes] | None
     """Custom function that encodes a key as bytes; None for the built-in encodings."""
     on_full: OnFull
-    """Result of adding a new key to a full filter: "raise" raises CapacityError, "warn" warns with CapacityWarning."""
+    """Reaction of a full filter to a new key: "raise" raises CapacityError, "warn" issues CapacityWarning."""
     _full_at: tuple[int, float | None] | None
     """Number of keys when `room` ends, and the rate at that time if it is known. None: both must be estimated."""
     _owner: Literal["self", "others"] | mmap.mmap
@@ -276,12 +276,10 @@ class GenericFilter:
         count, rate = (self.capacity, None) if self._full_at is _COUNTED else self._full_at
         if rate is None:
             rate = self.current_fp_rate
-        held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds {count} and has a rate of {rate:.3g} now"
+        held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds {count} and now has a rate of {rate:.3g}"
         if self.on_full == "warn":
             self.room = None
-            warnings.warn(
-                f"a filter made for {held}: its rate rises with every key added", CapacityWarning, stacklevel=4
-            )
+            warnings.warn(f"a filter made for {held}: every further key raises its rate", CapacityWarning, stacklevel=4)
             return
         # valid until the cells change other than by adding keys
         self.room, self._full_at = (0, (count, rate))
@@ -605,7 +603,7 @@ def _refuse_bip37(family: HashFamily, cells: int) -> None:
 def refuse_false_rate(
     hashing: HashFamily, cells: int, hash_funcs: int, capacity: int, fp_rate: float, partitioned: bool = False
 ) -> None:
-    """Refuse a new filter whose hash family has too few hashes for it. Warn if double hashing doubles its rate.
+    """Refuse a new filter that is too large for its hash family. Warn if double hashing doubles its rate.
 
     Raises ParameterError.
     """
@@ -654,7 +652,7 @@ def given_or_stored(
 
 
 def spare_keys(cells: int, hash_funcs: int, capacity: int) -> float:
-    """Return by how many keys an estimate must exceed the capacity before a filter counts as full.
+    """Return how far, in keys, an estimate must exceed the capacity before a filter counts as full.
 
     It is four standard deviations of the estimate. It is limited for a file whose capacity is far beyond its cells,
     because the deviation is then infinite.
@@ -669,7 +667,7 @@ _counting = threading.RLock()
 def counting_lock() -> threading.RLock:
     """Return the lock that is held while the keys of a filter are counted. It is shared by all filters.
 
-    One lock is enough, and many small filters take less memory that way. A signal handler may acquire it again.
+    One lock is enough, and saves memory when there are many small filters. A signal handler may acquire it again.
     """
     return _counting
 
@@ -687,7 +685,7 @@ if hasattr(os, "register_at_fork"):
 def share_of(left: float, capacity: int) -> float:
     """Return how many keys one of several writers may add before it counts again.
 
-    `left` is the number of keys that still fit. The result is 0 or less if none fits.
+    `left` is the number of keys that still fit. The result is 0 or negative if none do.
     """
     return max(left / _SHARE, min(left, capacity / _LEAST_SHARE))
 

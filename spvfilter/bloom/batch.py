@@ -1,4 +1,4 @@
-"""A batch of keys as single keys, for filters in Redis and for operations that the kernel does key by key."""
+"""Iterate over the keys of a batch, for filters in Redis and for operations that the kernel does key by key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spvfilter.kernel.pure.columns import opened
 
 
 class KeyBatch:
-    """The keys of a batch, without the nulls that are skipped. Each key is an object as `add` takes it.
+    """The keys of a batch, without the nulls that are skipped. Each key is an object that `add` accepts.
 
-    It takes everything that a filter's `update` takes, and can be iterated only once. Raises TypeError, KeyRangeError,
+    It accepts whatever a filter's `update` accepts, and can be iterated only once. Raises TypeError, KeyRangeError,
     ColumnError and ParameterError as BloomFilter.update does.
     """
 
@@ -29,7 +29,7 @@ class KeyBatch:
                 yield key[0]
 
     def answer(self, mask: bytes) -> object:
-        """Return the mask for the batch, in the type of its library.
+        """Return `mask` for the batch, in the array type of the batch's library.
 
         `mask` has one byte for each key that was yielded.
         """

@@ -30,7 +30,7 @@ _STUCK = bytes((byte & 15 == 15) + (byte >> 4 == 15) for byte in range(256))  # 
 class CountingBloomFilter(GenericFilter, CounterCore):
     """A Bloom filter with a counter in place of each bit, so that keys can be removed.
 
-    It has the arguments of a BloomFilter. With `counter_bits` of 4 (the default), 8 or 16 it is 4, 8 or 16 times as
+    It takes the arguments of a BloomFilter. With `counter_bits` of 4 (the default), 8 or 16, it is that many times as
     large. The methods `add`, `remove`, `count`, `in`, `update`, `contains_many`, `|=` (sums of the counters) and
     `clear` are documented at spvfilter.kernel.CounterCore.
 
@@ -107,7 +107,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         return both
 
     def union(self, *others: CountingBloomFilter) -> Self:
-        """Return a new filter with the keys of this filter and the others and the sums of their counts, as `|` does.
+        """Return a new filter with the keys of this filter and the others, adding up their counts, as `|` does.
 
         Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
         not fit into memory.

@@ -21,7 +21,7 @@ A file is a 64-byte header, the bits or counters, and a 4-byte CRC. Integers are
     end 4  CRC-32 of everything before, with flag 2 cleared
 
 Bits beyond m are zero. The header determines the exact length of the file. It is validated before memory is allocated.
-The format of scalable filters (seriesformat.py) extends this format.
+Scalable filters extend this format (seriesformat.py).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class FileHeader(NamedTuple):
     cells: int
     """Number of bits or counters m; in a series the number of bits between this header and the last CRC."""
     capacity: int
-    """Number of keys that the filter was made for; 0 if it was made by a number of bits."""
+    """Number of keys that the filter was made for; 0 if it was made with a number of bits."""
     fp_rate: float
     """False-positive rate at capacity; 0 if there is no capacity."""
     key: bytes
@@ -128,17 +128,19 @@ class FileHeader(NamedTuple):
     def parse(cls, raw: bytes) -> FileHeader:
         """Parse the header of a file.
 
-        Raises FormatError if the header is too short, damaged, of a different format or version. Also raised if
-        it has an unknown kind, family, encoding or flag, or numbers that no filter can have.
+        Raises FormatError if the header is too short, damaged, or of a different format or version. Also raised if its
+        kind, family, encoding or a flag is unknown, or if its numbers are impossible.
         """
         if len(raw) < HEADER_SIZE:
-            raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
+            raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, got {len(raw)}", offset=0, field="header")
         magic, version, kind, family, encoding, flags, zero, *rest = _HEADER.unpack_from(raw)
         if magic != MAGIC:
             hint = ": open it with StaticFilter" if magic == STATIC_MAGIC else ""
-            raise FormatError(f"not the file of a filter: it starts with {magic!r}{hint}", offset=0, field="magic")
+            raise FormatError(f"not a filter file: it starts with {magic!r}{hint}", offset=0, field="magic")
         if version != VERSION:
-            raise FormatError(f"version {version}, only version {VERSION} is supported", offset=8, field="version")
+            raise FormatError(
+                f"unsupported version {version} (only version {VERSION} is supported)", offset=8, field="version"
+            )
         header = cls(kind, family, encoding, flags, *rest)
         if zlib.crc32(header._pack(flags & ~FLAG_OPEN)[:14] + raw[14:60]) != int.from_bytes(raw[60:64], "little"):
             raise FormatError("the header is damaged: its CRC does not match", offset=60, field="header CRC")
@@ -155,7 +157,7 @@ class FileHeader(NamedTuple):
         if not 1 <= header.cells <= MAX_CELLS or (header.partitioned and header.cells % header.hash_funcs):
             raise FormatError(f"{header.cells} bits for {header.hash_funcs} functions", offset=20, field="bits")
         if family == Family.BIP37 and kind != KIND_SERIES and header.cells > MAX_BIP37_BITS:
-            raise FormatError(f"{header.cells} bits, murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
+            raise FormatError(f"{header.cells} bits, but murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
         if header.capacity > MAX_COUNT:
             raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")
         is_rate = 0 <= header.fp_rate < 1 and math.copysign(1.0, header.fp_rate) > 0  # neither NaN nor -0.0
@@ -223,7 +225,7 @@ def check_size(header: SizedHeader, size: int) -> None:
     """Raise FormatError unless a file of `size` bytes has the length that its header determines."""
     expected = HEADER_SIZE + header.body_size + TRAILER_SIZE
     if size < expected:
-        raise FormatError(f"truncated: {expected} bytes wanted, {size} present", offset=size, field="file")
+        raise FormatError(f"truncated: expected {expected} bytes, got {size}", offset=size, field="file")
     if size > expected:
         raise FormatError(f"{size - expected} trailing bytes", offset=expected, field="file")
 
@@ -244,11 +246,7 @@ def check_crc(header: SizedHeader, body: memoryview, trailer: memoryview) -> Non
 def check_cells(header: FileHeader, cells: memoryview) -> None:
     """Raise FormatError unless `cells` has the length that the header determines and no bits beyond m are set."""
     if len(cells) != header.body_size:
-        hint = (
-            ": this starts like the file of a filter, use open() or from_bytes()"
-            if cells[: len(MAGIC)] == MAGIC
-            else ""
-        )
+        hint = ": this starts like a filter file, so use open() or from_bytes()" if cells[: len(MAGIC)] == MAGIC else ""
         kind = "bits" if header.kind == KIND_BITS else f"{cell_bits(header.kind)}-bit counters"
         message = f"{header.cells} {kind} take {header.body_size} bytes, not {len(cells)}{hint}"
         raise FormatError(message, offset=min(len(cells), header.body_size), field="cells")
@@ -269,5 +267,5 @@ def read_into(file: IO[bytes], view: memoryview) -> None:
         # every raw or buffered binary file has readinto
         count = file.readinto(view[at : at + (1 << 20)])  # type: ignore[attr-defined]
         if not count:
-            raise FormatError(f"truncated: {len(view)} bytes wanted, {at} present", offset=at, field="file")
+            raise FormatError(f"truncated: expected {len(view)} bytes, got {at}", offset=at, field="file")
         at += count

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @public
 class BloomBits(BitCore):
-    """Base class with the estimates and set operations of all Bloom filters."""
+    """Base class that provides the estimates and set operations of all Bloom filters."""
 
     __slots__ = ()
 
@@ -182,7 +182,7 @@ class BloomBits(BitCore):
         """Current false-positive rate, (X/m)^k, for k hash functions and m bits of which X are set.
 
         A partitioned filter has one plane of bits for each hash function. Its rate is the product of the shares of set
-        bits in its planes. For Bip37Hash and SparkHash(1) with many bits, bits count by their probability. For
+        bits in its planes. For Bip37Hash and SparkHash(1) with many bits, each bit is weighted by its probability. For
         SparkHash and RedisBloomHash the rate includes an approximation of the effect of double hashing.
         """
         return rates.current(self)
@@ -244,8 +244,8 @@ class BloomFilter(GenericFilter, BloomBits):
     ) -> Self:
         """Make a filter of `keys`: a batch as for `update`, or a Dask bag such as `dask.bag.read_text` returns.
 
-        The partitions of a bag are processed where they are, and only bits are merged. All arguments but `keys` are
-        those of BloomFilter. For a bag, custom functions must be importable, so that they can be pickled.
+        The partitions of a bag are processed where they are, and only bits are merged. The other arguments are those of
+        BloomFilter. For a bag, custom functions must be importable, so that they can be pickled.
 
         Raises:
             ParameterError: A custom function cannot be pickled, or a size or rate is outside its domain.

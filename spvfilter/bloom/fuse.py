@@ -32,12 +32,14 @@ _TABLES = 10  # Tables before the build fails: each fails with a probability bel
 class StaticFilter(FuseCore):
     """A filter of a list of keys that does not change: a binary fuse filter.
 
-    It takes 9.0 bits a key at a rate of 0.39 % from a million keys on, where a BloomFilter takes 11.5. It takes 9.5
-    bits at 100,000 keys and 11.3 at 1,000; for fewer keys a BloomFilter is smaller. It is never full, and no key can be
-    added. The methods `in` and `contains_many` are documented at spvfilter.kernel.FuseCore.
+    With a million keys or more, it takes 9.0 bits a key at a rate of 0.39 %; a BloomFilter takes 11.5. It takes 9.5
+    bits at 100,000 keys and 11.3 at 1,000; with fewer keys a BloomFilter is smaller. It is never full, and you cannot
+    add keys to it.
 
-    Besides the keys, the build takes 24 bytes of memory for each key (27 with 32-bit fingerprints). The same keys
-    in any order give the same filter.
+    The methods `in` and `contains_many` are documented at spvfilter.kernel.FuseCore.
+
+    Building it takes 24 bytes of memory for each key (27 with 32-bit fingerprints), in addition to the keys. The same
+    keys in any order give the same filter.
 
     Args:
         keys: A batch of keys as BloomFilter.update accepts it: an iterable, a buffer or a column. Equal keys count
@@ -147,7 +149,7 @@ class StaticFilter(FuseCore):
             encode: The encoding of keys. Needed only for a custom function.
 
         Raises:
-            FormatError: As `from_bytes` raises it.
+            FormatError: For the same reasons as in `from_bytes`.
             ParameterError: `hashing` or `encode` differs from the file's.
             TooLargeError: The filter does not fit into memory.
             OSError: The file cannot be read.
@@ -258,7 +260,7 @@ def _built(hashes: bytes, empty: StaticHeader) -> tuple[StaticHeader, Buffer]:
         for seed in range(number * _SEEDS, (number + 1) * _SEEDS):
             if fuse_build(hashes, header.fingerprint_bits, seed, length, segments, table):
                 return header._replace(seed=seed), table
-    raise ParameterError(f"{_TABLES * _SEEDS} seeds have failed for {keys} keys: report this as a bug")
+    raise ParameterError(f"no table found for {keys} keys with {_TABLES * _SEEDS} seeds: report this as a bug")
 
 
 def _header_of(raw: bytes | memoryview, size: int) -> StaticHeader:

@@ -81,23 +81,23 @@ class StaticHeader(NamedTuple):
     def parse(cls, raw: bytes) -> StaticHeader:
         """Parse the header of a file.
 
-        Raises FormatError if the header is too short, damaged, of a different format or version. Also raised for
-        an unknown size of fingerprints, family or encoding, and for numbers that no filter can have.
+        Raises FormatError if the header is too short, damaged, or of a different format or version. Also raised if its
+        fingerprint size, family or encoding is unknown, or if its numbers are impossible.
         """
         if len(raw) < HEADER_SIZE:
-            raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
+            raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, got {len(raw)}", offset=0, field="header")
         magic, version, bits, family, encoding, power, zero, segments, seed, keys, key, zeros = _HEADER.unpack_from(raw)
         if magic != MAGIC:
             hint = ": open it with the class of a Bloom filter" if magic == BLOOM_MAGIC else ""
-            raise FormatError(
-                f"not the file of a static filter: it starts with {magic!r}{hint}", offset=0, field="magic"
-            )
+            raise FormatError(f"not a static filter's file: it starts with {magic!r}{hint}", offset=0, field="magic")
         if version != VERSION:
-            raise FormatError(f"version {version}, only version {VERSION} is supported", offset=8, field="version")
+            raise FormatError(
+                f"unsupported version {version} (only version {VERSION} is supported)", offset=8, field="version"
+            )
         if zlib.crc32(raw[:60]) != int.from_bytes(raw[60:64], "little"):
             raise FormatError("the header is damaged: its CRC does not match", offset=60, field="header CRC")
         if bits not in (8, 16, 32):
-            raise FormatError(f"fingerprints of {bits} bits, not 8, 16 or 32", offset=10, field="fingerprint_bits")
+            raise FormatError(f"fingerprints must be 8, 16 or 32 bits, not {bits}", offset=10, field="fingerprint_bits")
         if family not in _FAMILIES:
             raise FormatError(f"unknown hash family {family}", offset=11, field="family")
         if encoding not in set(Encoding):
@@ -105,7 +105,7 @@ class StaticHeader(NamedTuple):
         if power > _LONGEST:
             raise FormatError(f"segments of 2^{power} cells, at most 2^{_LONGEST}", offset=13, field="segment_length")
         if zero or any(zeros):
-            raise FormatError("bytes that must be zero are not", offset=14 if zero else 48, field="zero")
+            raise FormatError("reserved bytes are not zero", offset=14 if zero else 48, field="zero")
         header = cls(bits, family, encoding, 1 << power, segments, seed, keys, key)
         if header.cells > MAX_CELLS:
             raise FormatError(f"{header.cells} cells, at most {MAX_CELLS}", offset=16, field="segments")

@@ -1,4 +1,4 @@
-"""Hash families: rules that derive the k hash functions of a filter from a key."""
+"""Hash families: how a filter derives the k positions of a key."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _check_u32(value: int, name: str) -> None:
 class Bip37Hash:
     """The hash family of BIP-37: function i is murmur3 x86_32 with the seed i * 0xFBA4C795 + tweak, modulo m.
 
-    A filter with this family has at most 2^32 bits; their number is m.
+    A filter with this family has m bits, at most 2^32.
 
     Raises ParameterError unless `tweak` is a u32.
     """
@@ -146,7 +146,7 @@ class CustomHash:
         if callable(self.function):
             return [partial(_call, self.function, i) for i in range(hash_funcs)]
         if len(self.function) != hash_funcs:
-            raise ParameterError(f"expected {hash_funcs} hash functions, {self.name!r} has {len(self.function)}")
+            raise ParameterError(f"expected {hash_funcs} hash functions, but {self.name!r} has {len(self.function)}")
         return list(self.function)
 
 

@@ -57,7 +57,7 @@ def uneven(family: Family, bits: int) -> tuple[int, int, int] | None:
 
 
 def excess(family: Family, bits: int, hash_funcs: int, fill: float, items: float, partitioned: bool) -> float:
-    """Return by how much double hashing exceeds the rate of independent hash functions, approximately.
+    """Return approximately how far the rate of double hashing exceeds that of independent hash functions.
 
     It is a sum of two parts:
 
@@ -110,7 +110,7 @@ def current(made: BitFilter) -> float:
 
 
 def of_fill(family: Family, bits: int, hash_funcs: int, fill: float, partitioned: bool) -> float:
-    """Return the rate for a share of set bits, among the bits that the family reaches."""
+    """Return the rate for a share of set bits among the bits that the family reaches."""
     items = -bits / hash_funcs * math.log1p(-fill) if fill < 1 else 0.0
     return min(1.0, fill**hash_funcs + excess(family, bits, hash_funcs, fill, items, partitioned))
 

@@ -11,7 +11,7 @@ _PIECE = 1 << 12
 
 
 class Glance(NamedTuple):
-    """The fill of a filter at a quick look."""
+    """A quick estimate of a filter's fill."""
 
     fill: float
     """Share of the cells that are not zero, from 0 to 1."""

@@ -32,7 +32,7 @@ class ScalableBloomFilter(SeriesCore):
     Hutchison, "Scalable Bloom Filters" (2007); see `Growth` for the formulas.
 
     At 10 and 100 times the initial capacity, a filter with a rate of 1 % has 2.3 and 2.5 times the bits of a
-    BloomFilter. Slices have a quarter fewer hash functions than the optimum: this saves a quarter of the time and costs
+    BloomFilter. Slices use a quarter fewer hash functions than the optimum, which saves a quarter of the time and costs
     3 % more bits.
 
     The methods `add`, `in`, `update` and `contains_many` are documented at spvfilter.kernel.SeriesCore. Threads may
@@ -50,8 +50,8 @@ class ScalableBloomFilter(SeriesCore):
         ParameterError: An argument is outside its domain.
         TooLargeError: A slice does not fit into memory.
         CapacityError: The filter has 64 full slices.
-        MismatchError: The operation (`|`, `&` or `<=`) needs filters of equal shape, which the slices of two series do
-            not have.
+        MismatchError: The operation (`|`, `&` or `<=`) needs filters of equal shape, but the slices of two series
+            differ.
     """
 
     __slots__ = (

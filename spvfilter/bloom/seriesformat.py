@@ -108,13 +108,13 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
     if header.cells % 8 or header.cells < 8 * (_GROWTH.size + HEADER_SIZE):
         raise FormatError(f"{header.cells} bits", offset=20, field="bits")
     if not header.capacity:
-        raise FormatError("a series needs an initial capacity, but this one has 0", offset=28, field="capacity")
+        raise FormatError("a series needs an initial capacity above 0", offset=28, field="capacity")
     fileformat.check_size(header, size)
     return header
 
 
 def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tuple[FileHeader, memoryview]]]:
-    """Return header, growth, and the header and bits of each slice.
+    """Return the header, the growth, and the header and bits of each slice.
 
     `verify` checks the CRC too. Raises FormatError for a malformed file.
     """
@@ -152,7 +152,7 @@ def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
     if (part.family, part.encoding, part.key) != (header.family, header.encoding, header.key):
         raise FormatError("the slice and the series differ in hash family, key or encoding", offset=11, field="family")
     if not part.capacity:
-        raise FormatError("a slice needs a capacity, but this one has 0", offset=28, field="capacity")
+        raise FormatError("a slice needs a capacity above 0", offset=28, field="capacity")
     fileformat.check_size(part, min(len(rest), HEADER_SIZE + part.body_size + TRAILER_SIZE))
     fileformat.check_padding(part, rest[HEADER_SIZE + part.body_size - 1])
     return part

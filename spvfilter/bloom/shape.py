@@ -1,4 +1,4 @@
-"""The shape of a new filter: the numbers of cells m and hash functions k, from the arguments of the constructor."""
+"""The shape of a new filter, its m cells and k hash functions, as the constructor's arguments determine it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Size: the size of a filter, and its expected rates under any load, before the filter is made."""
+"""Size: plan a filter before making it, with its expected rates under any load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Expected(NamedTuple):
     fp_rate: float
     """False-positive rate by the approximate formula, from 0 to 1."""
     fp_rate_exact: float | None
-    """Exact false-positive rate, from 0 to 1. None for more than 256 hash functions: the computation would be slow."""
+    """Exact false-positive rate, from 0 to 1. None for more than 256 hash functions, because it would take long."""
     counter_overflow: float
     """Probability that any one 4-bit counter of a counting filter has reached 15, its largest value."""
     stuck_counters: float

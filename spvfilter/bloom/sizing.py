@@ -297,7 +297,7 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def split_block_fp_rate(blocks: int, items: int) -> float:
-    """Return the expected false-positive rate of a split-block filter, as Parquet files contain it.
+    """Return the expected false-positive rate of a split-block filter, the kind that Parquet files contain.
 
     A key belongs to one 256-bit block and sets one bit in each of its 8 words. The number of keys in a block has a
     Poisson distribution, so the rate is the sum of Poisson(i; n/blocks) (1 - (31/32)^i)^8. Full blocks contribute most
@@ -345,7 +345,7 @@ def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
     """Return the expected share of false positives while an empty filter is filled with `capacity` new keys.
 
     Each key is queried before it is added. The result is the mean of `fp_rate` at 0 to n-1 items. It is several times
-    below the rate at capacity, with which it is often confused.
+    lower than the rate at capacity, with which it is often confused.
 
     Args:
         bits: Number of bits m.
@@ -534,7 +534,7 @@ def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_fu
 
 
 def probability(fp_rate: SupportsFloat) -> float:
-    """Return a rate as a float: it may be any real number, such as NumPy's.
+    """Return a rate as a float. It may be any real number, including NumPy's.
 
     Raises ParameterError unless it is between 0 and 1, both excluded.
     """
@@ -554,7 +554,7 @@ def probability(fp_rate: SupportsFloat) -> float:
 
 
 def whole(name: str, value: SupportsIndex, least: int, most: int) -> int:
-    """Return a count as an int: it may be any integer, such as NumPy's, but no bool.
+    """Return a count as an int. It may be any integer, including NumPy's, but not a bool.
 
     Raises ParameterError for other objects, and for a number below `least` or above `most`.
     """

@@ -12,7 +12,7 @@ TIMESPAN = PERIOD * SPACING  # seconds: the target duration of a period; Core nP
 
 @public
 def decode_bits(bits: int) -> tuple[int, bool, bool]:
-    """Decode compact bits into an absolute value, a sign and an overflow (Core SetCompact).
+    """Decode compact bits into an absolute value, a sign and an overflow flag (Core SetCompact).
 
     The highest byte is the length of the number in bytes. The next bit is its sign. The other 23 bits are its first
     three bytes.
@@ -63,14 +63,14 @@ def total_work(headers: bytes) -> int:
 
 @public
 def retarget(bits: int, span: int, pow_limit: int) -> int:
-    """Return the compact bits of a difficulty period, from the period before it (Core CalculateNextWorkRequired).
+    """Return the compact bits of a difficulty period, given the previous one (Core CalculateNextWorkRequired).
 
     Core measures the span one interval too short: from the first to the last of the 2,016 headers. The span is clamped
     to between a quarter of a period and four periods.
 
     Args:
-        bits: Compact bits of the period before.
-        span: Seconds between the first and the last header of the period before. It may be negative.
+        bits: Compact bits of the previous period.
+        span: Seconds between the first and the last header of the previous period. It may be negative.
         pow_limit: The easiest target that the network allows.
     """
     span = min(max(span, TIMESPAN // 4), TIMESPAN * 4)

@@ -1,4 +1,4 @@
-"""Forks: the branches off the best chain that are kept in memory, up to a limit."""
+"""Forks: the branches off the best chain, kept in memory up to a limit."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Fork:
 
 
 class Forks:
-    """The forks with the most work, in memory of a limited size.
+    """The forks with the most work, in a limited amount of memory.
 
-    A fork that was dropped for lack of room counts as never seen: a peer can send it again.
+    A fork that was dropped for lack of room is forgotten, so a peer can send it again.
     """
 
     def __init__(self) -> None:

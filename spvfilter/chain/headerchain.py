@@ -1,4 +1,4 @@
-"""HeaderChain: the validated block headers with the most work, and short forks off them."""
+"""HeaderChain: the validated chain of block headers with the most work, and short forks off it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class ChainHeader(NamedTuple):
 class Start:
     """Trusted headers that a chain starts with, instead of the genesis block.
 
-    They must let every later header be validated: they include at least 11 headers, and the first header of the
-    difficulty period that the last header belongs to.
+    They must suffice to validate every later header: there must be at least 11 of them, including the first header of
+    the last one's difficulty period.
     """
 
     height: int
@@ -119,9 +119,9 @@ class Candidate(NamedTuple):
 class HeaderChain:
     """All headers of the chain with the most work, from the genesis block or a trusted start to the tip.
 
-    If two chains have equal work, the chain that was seen first is the best chain. Forks with less work are stored as
-    well, up to 64 of them. A method that raises an error changes nothing. On signet the block signatures (BIP-325)
-    cannot be checked: see Network.
+    If two chains have equal work, the best chain is the one seen first. Up to 64 forks with less work are stored as
+    well. A method that raises an error changes nothing. On signet the block signatures (BIP-325) cannot be checked: see
+    Network.
 
     Args:
         network: The network whose rules the headers must follow.
@@ -146,7 +146,7 @@ class HeaderChain:
         check_proofs(self.start.headers, hashes, network)
         last = self.start.height + len(hashes) // 32 - 1
         if not hashes or self.start.height > max(0, min(last - last % PERIOD, last - MEDIAN_SPAN + 1)):
-            raise ParameterError(f"headers {self.start.height} to {last} do not suffice to validate the next one")
+            raise ParameterError(f"headers {self.start.height} to {last} are not enough to validate the next one")
         self._active = PackedHeaders(self.start.height, self.start.headers, hashes[-32:], self.start.work)
         self._forks = Forks()
         # State after the header that was validated last. The next headers usually extend it.
@@ -163,8 +163,8 @@ class HeaderChain:
         Args:
             network: The network of the headers.
             pieces: Byte strings of whole headers, 80 bytes each, in chain order. They follow the headers of the start.
-            now: The current Unix time: the headers are then validated as if a peer had sent them. If
-                None, they only have to follow each other.
+            now: The current Unix time, if the headers are to be validated as if a peer had sent them. If None, they
+                only need to follow each other.
             start: Trusted headers to start with; by default the genesis block.
 
         Raises:
@@ -243,7 +243,7 @@ class HeaderChain:
         return self._find(block_hash) is not None
 
     def height_of(self, block_hash: bytes | str) -> int | None:
-        """Return the height of the header with this hash in the best chain; None if that chain lacks it.
+        """Return the height of the header with this hash in the best chain; None if it is not there.
 
         `block_hash` is 32 bytes in wire order or 64 hex digits. Raises ParameterError for any other text.
         """
@@ -322,7 +322,7 @@ class HeaderChain:
     def locator(self) -> list[bytes]:
         """Return the block locator for a getheaders message: a list of block hashes (Core LocatorEntries).
 
-        It has the last twelve hashes, then exponentially spaced hashes, then the first hash of the chain.
+        It lists the last twelve hashes, then exponentially spaced ones, then the first hash of the chain.
         """
         hashes, height, step = [], self.height, 1
         while height > self._active.first:
@@ -335,7 +335,7 @@ class HeaderChain:
     # Adding headers
 
     def accept(self, headers: bytes, now: int) -> Update:
-        """Validate and store headers that follow a stored header. Headers that are stored already are skipped.
+        """Validate and store headers that follow a stored header. Headers that are already stored are skipped.
 
         Args:
             headers: Consecutive headers, 80 bytes each.
@@ -379,7 +379,7 @@ class HeaderChain:
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> str:
-        """Return the reason why `accept` would refuse the candidate for too little work; empty if it would store it."""
+        """Say why the candidate's work is too little for `accept`; empty if `accept` would store it."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"

@@ -16,7 +16,7 @@ _TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it (our choice); regtest's ta
 
 @public
 class Linked(Protocol):
-    """The header fields of a block by which `link` puts blocks in chain order."""
+    """The header fields that `link` uses to put blocks in chain order."""
 
     @property
     def hash(self) -> bytes:
@@ -25,7 +25,7 @@ class Linked(Protocol):
 
     @property
     def previous(self) -> bytes:
-        """Hash of the block before it, 32 bytes in wire order."""
+        """Hash of the previous block, 32 bytes in wire order."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Segment:
 @public
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The result of `link`: blocks in chain order. Each block is named by its index in the sequence that was linked."""
+    """The result of `link`: blocks in chain order. Each is given by its index in the sequence that was linked."""
 
     segments: list[Segment]
     """Runs of blocks on the best branches that are not linked with each other, oldest first."""
@@ -137,11 +137,11 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """Return the height in the coinbase of a block (BIP-34); None if there is none.
+    """Return the height that a block's coinbase contains (BIP-34); None if there is none.
 
     BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
     scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.
-    A number from 500,000,000 on is not a height.
+    A number of 500,000,000 or more is not a height.
 
     Args:
         block: The first bytes of a serialized block; 200 suffice.

@@ -1,4 +1,4 @@
-"""PackedHeaders: the headers of the best chain in little memory, indexed by height and by hash.
+"""PackedHeaders: the headers of the best chain, packed tightly and indexed by height and by hash.
 
 All chains of a process share their old headers.
 """
@@ -93,7 +93,7 @@ class PackedHeaders:
     def extend(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
         """Append many pieces of headers; each piece is (headers, tip_hash) as in `append`.
 
-        The headers cannot be found by their hashes until the last piece is appended.
+        You can find the headers by hash only once the last piece has been appended.
         """
         try:
             for headers, tip_hash in pieces:

@@ -1,4 +1,4 @@
-"""Consensus rules of block headers, checked against a summary of the chain that has a constant size."""
+"""Consensus rules of block headers, checked against a summary of the chain whose size is constant."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _FIELDS = struct.Struct("<i64xII4x")  # of a header: version, time, bits
 @public
 @dataclass(slots=True)
 class Tip:
-    """The state of a chain that the rules for its next header need. Its size does not depend on the chain's length.
+    """The facts about a chain that decide which next header is valid. Their size does not depend on its length.
 
-    All headers of a difficulty period have the bits of the period's first header. On test networks, late headers are
-    the exception: a header more than 20 minutes after the header before it has the network's easiest bits. Core
+    All headers of a difficulty period have the bits of the period's first header. The exception is a late header on a
+    test network: if it comes more than 20 minutes after the previous one, it has the network's easiest bits. Core
     searches backwards for the last header that is not late (GetNextWorkRequired) and finds the same bits.
     """
 
@@ -67,7 +67,7 @@ class Tip:
         return median(self.times)
 
     def copy(self) -> Tip:
-        """Return a copy of the state that can be advanced independently."""
+        """Return a copy that can be advanced independently."""
         return replace(self, times=list(self.times))
 
     def next_bits(self, time: int) -> int:
@@ -182,7 +182,7 @@ class Tip:
         if network.bip94 and not height % PERIOD and time < self.times[-1] - MAX_TIMEWARP:
             back = self.times[-1] - time
             raise TimewarpError(
-                f"header {height} starts a period {back} seconds before the end of the last one", index=index
+                f"header {height} starts a period {back} seconds before the end of the previous one", index=index
             )
         if time > now + MAX_FUTURE_BLOCK_TIME:
             raise FutureHeaderError(f"header {height} is {time - now} seconds ahead of our clock", index=index)
@@ -231,7 +231,7 @@ def check_links(headers: bytes, hashes: bytes) -> None:
 
 
 def check_proofs(headers: bytes, hashes: bytes, network: Network) -> None:
-    """Check that headers follow each other and meet their own bits. The chain before them need not be known."""
+    """Check that headers follow each other and meet their own bits. They need not follow a known chain."""
     check_links(headers, hashes)
     for index, (_, _, bits) in enumerate(_FIELDS.iter_unpack(headers)):
         check_proof(hashes[32 * index : 32 * index + 32], bits, network, index)

@@ -3,8 +3,8 @@
 At the difficulty of 2009 anyone can make a million headers. A chain with too little work to be stored is therefore
 downloaded twice (Core headerssync.h):
 
-- The first pass validates every header. It keeps one byte of a salted hash for every 600th header, the commitment,
-  until the work suffices.
+- The first pass validates every header. It keeps a commitment to every 600th header, one byte of a salted hash, until
+  the work suffices.
 - The second pass compares these commitments. It stores a header once enough of the commitments above it match.
 
 A branch off the best chain is stored only when it has more work than the best chain.
@@ -31,7 +31,7 @@ MIN_SALT_SIZE = 16  # bytes (our choice)
 
 @public
 class SyncPhase(StrEnum):
-    """The step of header synchronization with a peer, which says what happens to the next headers."""
+    """The step of header synchronization with a peer. It determines what happens to the next headers."""
 
     DIRECT = "direct"
     """Validated headers are stored in the chain immediately."""

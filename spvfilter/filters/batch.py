@@ -1,4 +1,4 @@
-"""Match a stream of basic filters (BIP-158) against a watch list, by several threads and in bounded memory."""
+"""Match a stream of basic filters (BIP-158) against a watch list, in several threads and bounded memory."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
 
     The blocks are only candidates: filters have false positives, so the caller must search the blocks.
 
-    The generator reads at most `jobs` + 1 batches ahead; a batch has 256 filters or about 4 MB. The generator blocks:
-    iterate in a thread, not in a coroutine. Close the generator to end its threads.
+    The generator reads at most `jobs` + 1 batches ahead; a batch has 256 filters or about 4 MB. The iteration blocks:
+    do it in a thread, not in a coroutine. Close the generator to end its threads.
 
-    If `filters` raises an error or yields an invalid item, the generator first yields the candidates before that item.
-    Then it raises the error. KeyboardInterrupt ends the generator immediately.
+    If `filters` raises an error or yields an invalid item, the generator first yields the candidates before that item,
+    then raises the error. KeyboardInterrupt ends the generator immediately.
 
     Args:
         filters: Pairs (block hash, filter), read lazily in the caller's thread.
@@ -138,7 +138,7 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
         raise ParameterError(f"a block hash must be 32 bytes long, not {len(hash_)}")
     if isinstance(data, BasicFilter):
         if data.block_hash != hash_:
-            raise ParameterError(f"{data!r} is given as the filter of block {hash_[::-1].hex()}")
+            raise ParameterError(f"got {data!r} as the filter of block {hash_[::-1].hex()}")
     elif not isinstance(data, Buffer):
         raise TypeError(f"a filter must be bytes or a BasicFilter, not {type(data).__name__}")
     return hash_, bytes(data)

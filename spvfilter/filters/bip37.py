@@ -30,7 +30,7 @@ A smaller filter misses its requested false-positive rate, and a peer can tell i
 MIN_DECOY_KEY = 16
 """Smallest size of a decoy key, the secret from which decoys are derived, in bytes (our choice)."""
 LOW_RATE = 0.1
-"""A filter hides nothing if its real false-positive rate is below this share of the requested rate (our choice)."""
+"""Share of the requested false-positive rate below which a filter hides nothing (our choice)."""
 NO_DECOYS = "the filter has no decoys"
 """Start of the message of the warning about missing decoys."""
 _WALLET_CAPACITY = 1_024
@@ -117,7 +117,7 @@ def filter_size(elements: int, fp_rate: float) -> int:
 
 @public
 def filter_hash_funcs(size: int, elements: int) -> int:
-    """Return the number of hash functions of a BIP-37 filter, from 0 to 50. Core's formula has an *integer* division.
+    """Return the number of hash functions of a BIP-37 filter, from 0 to 50. Core's formula divides *integers*.
 
     Args:
         size: Size of the filter in bytes.
@@ -130,7 +130,7 @@ def _check_sizing(elements: int, fp_rate: float) -> None:
     if not isinstance(elements, int) or not 1 <= elements <= 0xFFFFFFFF:
         raise ParameterError(f"the number of elements must be an integer from 1 to 2^32 - 1: {elements!r}")
     if not isinstance(fp_rate, (int, float)) or not 0 < fp_rate < 1:  # also refuses NaN
-        raise ParameterError(f"the false-positive rate must lie between 0 and 1: {fp_rate!r}")
+        raise ParameterError(f"the false-positive rate must be between 0 and 1: {fp_rate!r}")
 
 
 def _degenerate(elements: int, fp_rate: float) -> bool:
@@ -146,14 +146,14 @@ def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
     most = MAX_FILTER_SIZE * 4
     rate = _highest_rate(min(elements, most))
     if elements <= most:
-        remedy = f"the rate for {elements} elements can be at most {rate}"
+        remedy = f"the rate for {elements} elements must be at most {rate}"
     else:
         remedy = f"a filter of {MAX_FILTER_SIZE} bytes holds at most {most} elements" + (
             f" at rate {rate}" if fp_rate > rate else ""
         )
     result = "0 hash functions" if size else "0 bytes"
     return ParameterError(
-        f"{elements} elements at rate {fp_rate} give {result}: such a filter matches everything; {remedy}"
+        f"{elements} elements at rate {fp_rate} give {result}, a filter that matches everything; {remedy}"
     )
 
 
@@ -235,7 +235,7 @@ class Bip37Filter(BloomBits):
         The method issues these warnings:
 
         - FpRateWarning: `decoy_key` is missing, and the real rate is below a tenth of `fp_rate`.
-        - FpRateWarning: 36,000 bytes or 50 functions do not suffice, and the real rate is above twice `fp_rate`.
+        - FpRateWarning: 36,000 bytes or 50 functions are not enough, and the real rate is more than twice `fp_rate`.
         - LostSpendsWarning: `flags` let a peer miss spends.
 
         Args:
@@ -259,7 +259,9 @@ class Bip37Filter(BloomBits):
         if not wanted:
             raise ParameterError("nothing to watch for: the watch list is empty")
         if elements is not None and elements < len(wanted):
-            raise ParameterError(f"a filter for {elements} elements is too small for the watch list's {len(wanted)}")
+            raise ParameterError(
+                f"a filter for {elements} elements is too small: the watch list contains {len(wanted)}"
+            )
         capacity = reserve(len(wanted), fp_rate) if elements is None else elements
         made = cls(capacity, fp_rate, secrets.randbits(32) if tweak is None else tweak, flags)
         for element in wanted:
@@ -307,7 +309,7 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
-        """Make a filter that matches everything. It has one byte, ff, and one hash function, and every node accepts it.
+        """Make a filter that matches everything: one byte, ff, and one hash function. Every node accepts it.
 
         Args:
             tweak: Number from which the seeds of the hash functions are derived, a u32.
@@ -323,18 +325,18 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def parse(cls, payload: bytes | str) -> Self:
-        """Parse a filterload payload. The checks are the checks of a node that receives it.
+        """Parse a filterload payload, checking it as a node that receives it does.
 
-        The flags byte stays unchanged.
+        The flags byte is kept unchanged.
 
         Args:
-            payload: The payload as bytes, or a text that `spvfilter filterload` prints. The text is the payload as
-                hex, the whole message as hex, or a JSON object.
+            payload: The payload as bytes, or the output of `spvfilter filterload`: the payload as hex, the whole
+                message as hex, or a JSON object.
 
         Raises:
-            FormatError: The payload is truncated or has trailing bytes. The bit field has more than 36,000 bytes, or
-                there are more than 50 functions. The text is neither hex nor such a JSON object.
-            EnvelopeError: The text is a whole message, which is damaged.
+            FormatError: The payload is truncated or has trailing bytes, more than 36,000 bytes of bits, or more than 50
+                functions. Also raised if the text is neither hex nor such a JSON object.
+            EnvelopeError: The text is a whole message, but a damaged one.
         """
         load = FilterLoad.parse(_payload_of(payload) if isinstance(payload, str) else to_bytes(payload))
         made = cls.__new__(cls)
@@ -495,8 +497,8 @@ def decoys(key: bytes, first: int, count: int) -> list[bytes]:
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
     """Return the capacity of a wallet's filter in elements: `wanted` elements and room to grow.
 
-    There is less room or none if 36,000 bytes cannot keep `fp_rate` with it. `least` is the smallest capacity with
-    room.
+    There is less room, or none, if a filter of 36,000 bytes would then exceed `fp_rate`. `least` is the smallest
+    capacity with room.
 
     Raises ParameterError if `wanted` is below 1, or if `fp_rate` is not between 0 and 1.
     """
@@ -508,7 +510,7 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
 def wallet_capacity(wanted: int, fp_rate: float) -> int:
     """Return the capacity of LightClient's filter for `wanted` elements, in elements.
 
-    The filter has much room, because each payment inserts an outpoint, and an overfull filter exceeds its rate.
+    The filter has plenty of room, because each payment inserts an outpoint, and an overfull filter exceeds its rate.
     """
     return reserve(wanted, fp_rate, _WALLET_CAPACITY)
 

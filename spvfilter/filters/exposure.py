@@ -1,4 +1,4 @@
-"""Information that a peer gains from BIP-37 filters: decoys, posterior probabilities and measured rates.
+"""Calculate how much a peer learns from BIP-37 filters: decoys, posterior probabilities and measured rates.
 
 A filter has m bits, of which X are set, and k hash functions. A foreign address, which does not belong to the wallet,
 matches with probability p = (X/m)^k.
@@ -10,8 +10,8 @@ A peer that has several filters of one wallet learns more:
 
 - If the filters have the same size, functions and tweak, they test the same bits. An address matches all of them if it
   matches the bitwise AND of the filters, and p is the rate of that filter.
-- Otherwise the hashes are independent, and p is the product of the filters' rates. A client that draws a new tweak at
-  each start multiplies the number of decoys by p each time.
+- Otherwise the hashes are independent, and p is the product of the filters' rates. Each time a client draws a new tweak
+  at its start, it multiplies the number of decoys by p.
 - There is an exception: if two filters have the same tweak, and one size is a multiple of the other, p is larger than
   the product. `sample_rate` measures p.
 
@@ -55,7 +55,7 @@ _Z95 = 1.959963984540054
 @public
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The anonymity of a wallet's addresses among all addresses of the chain.
+    """How well a wallet's addresses hide among all addresses on the chain.
 
     Raises:
         ParameterError: `own` is not between 1 and `universe`, or `fp_rate` is not between 0 and 1.
@@ -121,7 +121,7 @@ def joint_rate(filters: Sequence[Bip37Filter]) -> float:
         ParameterError: `filters` is empty.
     """
     if not filters:
-        raise ParameterError("filters is empty, expected at least one filter")
+        raise ParameterError("filters is empty: pass at least one filter")
     rate = 1.0
     for _, alike in groupby(sorted(filters, key=_parameters), key=_parameters):
         first, *others = alike
@@ -146,15 +146,15 @@ def sample_rate(
     Args:
         filters: Filters that must match, at least one.
         probes: Number of random 20-byte elements to test, from 1 to 1,000,000,000.
-        seed: Seed of the random elements. They differ from the elements that `random.Random(seed)` draws, because a
-            caller may have drawn the wallet's own elements from that generator.
+        seed: Seed of the random elements. They are not the elements that `random.Random(seed)` draws, because a caller
+            may have drawn the wallet's own from it.
         without: Filters that must not match.
 
     Raises:
         ParameterError: `filters` is empty, or `probes` is out of range.
     """
     if not filters:
-        raise ParameterError("filters is empty, expected at least one filter")
+        raise ParameterError("filters is empty: pass at least one filter")
     if not isinstance(probes, int) or not 1 <= probes <= MAX_PROBES:
         raise ParameterError(f"probes must be a whole number from 1 to {MAX_PROBES:,}, not {probes!r}")
     drawn, hits = random.Random(f"strangers {seed}"), 0  # noqa: S311  not used for secrets
@@ -182,9 +182,9 @@ def _ones(mask: bytes) -> list[int]:
 def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RATE) -> Bip37Filter:
     """Return a filter that bitcoinj 0.17 would make, filled with random elements, to measure its false-positive rate.
 
-    bitcoinj inserts the public key and the key hash of each address. It sizes the filter for 100 elements more, and
-    does not round the number of functions as Core does. It draws a new tweak at each start. The random elements of
-    this function are the same for every tweak. Source: bitcoinj's BloomFilter, FilterMerger and PeerGroup.
+    bitcoinj inserts the public key and the key hash of each address. It sizes the filter for 100 more elements, does
+    not round the number of functions as Core does, and draws a new tweak at each start. The random elements of this
+    function are the same for every tweak. Source: bitcoinj's BloomFilter, FilterMerger and PeerGroup.
 
     Args:
         addresses: Number of the wallet's addresses, from 1 to 2^30.
@@ -197,7 +197,7 @@ def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RAT
     if not isinstance(addresses, int) or not 1 <= addresses <= 1 << 30:
         raise ParameterError(f"addresses must be a whole number from 1 to 2^30, not {addresses!r}")
     if not 0 < fp_rate < 1:
-        raise ParameterError(f"the false-positive rate must lie between 0 and 1: {fp_rate!r}")
+        raise ParameterError(f"the false-positive rate must be between 0 and 1: {fp_rate!r}")
     if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
         raise ParameterError(f"tweak is not a u32: {tweak!r}")
     elements = 2 * addresses + _BITCOINJ_STEP

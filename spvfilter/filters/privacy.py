@@ -29,14 +29,14 @@ MAX_ADDED = 1_000_000
 @public
 @dataclass(frozen=True, slots=True)
 class PrivacyCase:
-    """A set of filters that a peer may have received, and the anonymity that the wallet's addresses still have."""
+    """A set of filters that a peer may have received, and how well they still hide the wallet's addresses."""
 
     name: str
     """Name of the case for programs, such as "now" or "restarts"; `privacy_report` lists them."""
     said: str
-    """Description of the case for people."""
+    """Description of the case to show to people."""
     exposure: Exposure
-    """Anonymity of the wallet's addresses, computed from the bits of the filters."""
+    """How well the wallet's addresses hide, computed from the bits of the filters."""
     sampled: SampledRate | None
     """False-positive rate, measured with random addresses. None if no sample was taken."""
 
@@ -61,7 +61,7 @@ class PrivacyReport:
     outpoints: int
     """Number of outpoints of the wallet in the filter."""
     estimated_elements: float
-    """Number of elements that a peer estimates from the set bits. It includes decoys: a peer cannot tell them apart."""
+    """Number of elements that a peer estimates from the set bits. It includes decoys, which a peer cannot recognize."""
     restarts: int
     """Number of client restarts in the cases about restarts."""
     added: int
@@ -88,7 +88,7 @@ def privacy_report(
 ) -> PrivacyReport:
     """Compute the privacy of LightClient's filter for `watch`, case by case.
 
-    Each case has a rate that is computed from the bits, and a rate that is measured with random addresses.
+    For each case, one rate is computed from the bits, and another is measured with random addresses.
 
     | case | filters that the peer has received |
     |---|---|
@@ -124,7 +124,7 @@ def privacy_report(
     own = sum(1 for element in wanted.elements if len(element) != OUTPOINT_SIZE)
     if not own:
         raise ParameterError(
-            "the watch list has only outpoints: there is no address to hide"
+            "the watch list contains only outpoints: there is no address to hide"
             if wanted.elements
             else "the watch list is empty"
         )

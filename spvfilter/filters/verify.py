@@ -1,4 +1,4 @@
-"""Verification of a compact filter against its block.
+"""Verify a compact filter against its block.
 
 The filter must match every output script of the block, unless the script is empty or starts with OP_RETURN. It must
 also match every spent script that is known or was created in the same block.
@@ -7,7 +7,7 @@ A spent script is the scriptPubKey of an output that the block spends. The input
 scripts can lead to the same input. For example, a P2SH redeem script of 33 bytes that starts with 02 looks like the
 public key of a P2PKH spend.
 
-If a spent script is unknown, a filter can be refuted but not proven.
+If a spent script is unknown, a filter can be proved wrong but not right.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[by
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """Return a guess of the scriptPubKey that an input spends. None if it cannot be guessed.
+    """Guess the scriptPubKey that an input spends. None if it cannot be guessed.
 
     The guess is never certain, because different scripts can lead to the same input. `witness` is the input's witness
     stack.

@@ -105,7 +105,7 @@ def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
     end = script + size
     if end > len(answer):
         raise FormatError(
-            f"truncated: {size} bytes claimed, {len(answer) - script} bytes left", offset=script, field="spent script"
+            f"truncated: expected {size} bytes, {len(answer) - script} left", offset=script, field="spent script"
         )
     pieces += (_UNKNOWN_HEIGHT, *_packed_output(value, answer[script:end]))
     return end

@@ -117,7 +117,7 @@ def block_ref(
     Raises FormatError for a short header.
     """
     if len(prefix) < HEADER_SIZE:
-        raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
+        raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, {len(prefix)} left", offset=0, field="header")
     previous, time, bits = _LINKAGE.unpack_from(prefix)
     stated = coinbase_height(prefix, network) if height is None else height
     try:

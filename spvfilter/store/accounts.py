@@ -137,7 +137,7 @@ class AccountRows:
         if account is None:
             raise UnknownAccountError(old)
         if self.find(new) not in (None, account):
-            raise ParameterError(f"there is an account {new[:80]!r} already: choose another name")
+            raise ParameterError(f"there is already an account {new[:80]!r}: choose another name")
         self._put(account, new, None)
 
     def write_totals(self, account: int, totals: bytes) -> None:

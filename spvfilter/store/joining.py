@@ -385,4 +385,4 @@ def _silent_without_owner(
 
 
 def _underivable(what: str, index: int) -> tuple[bytes, ...]:
-    raise KeychainError(f"the script of index {index} is needed now, and nothing can derive it: {what}")
+    raise KeychainError(f"the script of index {index} is needed now, but cannot be derived: {what}")

@@ -1,4 +1,4 @@
-"""Accounts of a watch list: their names, and the account of each entry that no keychain of the account derives."""
+"""Accounts of a watch list: their names, and the account of each entry outside their keychains."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX_NAME = 255
 
 
 def normalized(name: str) -> str:
-    """Return a name in the form that is stored and compared (Unicode NFC): é is one character or two, and one name."""
+    """Return a name as it is stored and compared (Unicode NFC), so that é is the same name as one character or two."""
     return unicodedata.normalize("NFC", name) if isinstance(name, str) else name
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an account in the form that is stored (Unicode NFC).
+    """Return the name of an account as it is stored (Unicode NFC).
 
     Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
     """
@@ -34,7 +34,7 @@ def checked_name(name: str) -> str:
     name = normalized(name)
     if (what := secret_in(name)) is not None:
         raise ParameterError(
-            f"the name of an account has {what}: choose another name, and keep the key in a safe place"
+            f"the name of an account contains {what}: choose another name, and keep the key in a safe place"
         )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
@@ -46,28 +46,28 @@ def checked_name(name: str) -> str:
 
 @dataclass(slots=True)
 class Accounts:
-    """The accounts of a watch list. A keychain states the account of its scripts; `entries` has the other entries."""
+    """The accounts of a watch list. A keychain knows the account of its scripts; `entries` covers the other entries."""
 
     names: dict[str, None] = field(default_factory=dict)
     """Names in the order in which the accounts were added."""
     entries: dict[int, str] | EntryAccounts = field(default_factory=dict)
     """Account of an entry, by the number of the entry."""
     current: str | None = None
-    """Account that new entries of the list belong to; None for no account."""
+    """Account of new entries in the list; None for no account."""
 
     def check(self, name: str) -> None:
-        """Raises UnknownAccountError if there is no account of this name."""
+        """Raise UnknownAccountError if there is no account with this name."""
         if not isinstance(name, str) or name not in self.names:
             raise UnknownAccountError(name)
 
     def rename(self, old: str, new: str) -> None:
         """Rename an account, which keeps its place.
 
-        Raises UnknownAccountError, and ParameterError for a name in use.
+        Raises UnknownAccountError, and ParameterError if the name is taken.
         """
         self.check(old)
         if (new := checked_name(new)) in self.names and new != old:
-            raise ParameterError(f"there is an account {new[:80]!r} already: choose another name")
+            raise ParameterError(f"there is already an account {new[:80]!r}: choose another name")
         self.names = {new if name == old else name: None for name in self.names}
         self.entries = {entry: new if name == old else name for entry, name in self.entries.items()}
 
@@ -98,15 +98,15 @@ class AccountPlan(NamedTuple):
     name: str
     """Name of the account."""
     keychains: tuple[tuple[Keychain, list[tuple[bytes, ...]]], ...]
-    """New keychains without a window, each with the scripts of its window by index."""
+    """New keychains with empty windows, each with the scripts to watch by index."""
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """New entries outside keychains, as `WatchList.entries` lists them."""
     claimed: tuple[int, ...]
-    """Numbers of entries outside keychains that belonged to no account."""
+    """Numbers of entries outside keychains that did not belong to an account."""
     adopted: tuple[str, ...]
-    """Names of keychains that belonged to no account."""
+    """Names of keychains that did not belong to an account."""
     labels: tuple[tuple[bytes, str], ...]
-    """Scripts that get a label of their own."""
+    """Scripts with a label of their own."""
 
     @property
     def chains(self) -> list[Keychain]:
@@ -123,7 +123,7 @@ class AccountPlan(NamedTuple):
 
 
 def same_elsewhere(found: Collection[tuple[Keychain, int] | None]) -> Keychain | None:
-    """Return the keychain that has all scripts of a keychain's first index at its own first index.
+    """Return the keychain whose first index has the same scripts as a keychain's first index in the other list.
 
     Args:
         found: Keychain and index of each of these scripts in the other watch list; None for a script without keychain.

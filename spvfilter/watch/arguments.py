@@ -12,7 +12,7 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch.descriptor.keys import secret_in
 
 EntryName = str | bytes | OutPoint
-"""A line of a watch list's file, such as an address; or a scriptPubKey; or an outpoint."""
+"""A line of a watch list's file, such as an address, or a scriptPubKey, or an outpoint."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and line ends, which a line of a text file writes as escapes."""
 _NEVER = re.compile("[\x00\ud800-\udfff]")
@@ -23,8 +23,8 @@ _MOST_LABEL = 10_000
 def checked_label(label: str | None) -> str | None:
     """Return a label without surrounding white space. None if the label is empty.
 
-    A label may have line ends and tabs, as in JSON (BIP-329). Raises ParameterError for a label with NUL or surrogates,
-    and for a label that is too long.
+    A label may contain line ends and tabs, as in JSON (BIP-329). Raises ParameterError for a label that is too long or
+    contains NUL or surrogates.
     """
     if label and not isinstance(label, str):
         raise ParameterError(f"a label must be text, not {type(label).__name__}")
@@ -37,14 +37,14 @@ def checked_label(label: str | None) -> str | None:
 
 
 def label_line(label: str) -> str:
-    """Return a label as a line of a text file has it: as a JSON string if it has control characters."""
+    """Return a label as a line of a text file shows it: as a JSON string if it contains control characters."""
     if _CONTROL.search(label) is None and label_of_line(label) == label:
         return label
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(label, ensure_ascii=False))
 
 
 def label_of_line(text: str) -> str:
-    """Return the label that `label_line` returned as `text`. Other texts are labels as they are."""
+    """Return the label for which `label_line` returned `text`. Any other text is itself the label."""
     if len(text) > 2 and text[0] == text[-1] == '"' and "\\" in text:
         try:
             label = json.loads(text)
@@ -58,11 +58,11 @@ def label_of_line(text: str) -> str:
 def check_not_private(label: str | None) -> None:
     """Raise ParameterError if a label may be a private key or a seed phrase, as in a table of exported keys."""
     if label and (what := secret_in(label)) is not None:
-        raise ParameterError(f"the label has {what}: remove it, and keep such a file in a safe place")
+        raise ParameterError(f"the label contains {what}: remove it, and keep such a file in a safe place")
 
 
 def script_of(script: object) -> bytes:
-    """Return the result of a keychain's `script_at` as bytes. Return an object of a different type unchanged.
+    """Return the result of a keychain's `script_at` as bytes, or unchanged if its type is wrong.
 
     Keychain rejects such an object later.
     """

@@ -16,13 +16,14 @@
 | | the network's name |
 | 32 | SHA-256 of all bytes before |
 
-The header is little-endian. Numbers in the sections have the byte order of the machine, which the image states. A
+The header is little-endian. Numbers in the sections are in the machine's byte order, which the image records. Each
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
 A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the order of the
 records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match.
 
-No contents can make that read other memory or run on, but wrong contents can hide entries. `verify` reads everything.
+No contents can make matching read beyond the file or loop forever, but wrong contents can hide entries. `verify` reads
+everything.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
 READ_BELOW = 64_000_000
-"""Size from which a compiled list is mapped, in bytes (our choice). Smaller ones are read."""
+"""Smallest compiled list that is mapped, in bytes (our choice). Smaller ones are read."""
 Pieces = list[bytes | memoryview]
 _PIECE = 1 << 24  # Bytes that are hashed at once.
 
@@ -70,7 +71,7 @@ class MappedFile(mmap.mmap):
     """Status of the file when it was mapped."""
 
     def is_changed(self) -> bool:
-        """Return True if the contents of the file were changed in place. A file that replaced it does not count."""
+        """Return True if the file was changed in place. It does not matter if another file replaced it."""
         try:
             now = os.stat(self.path)  # noqa: PTH116  pathlib takes long to import
         except OSError:
@@ -93,7 +94,7 @@ def mapped(file: BinaryIO) -> MappedFile:
 
 
 def contents_of(file: BinaryIO) -> memoryview:
-    """Return the bytes of a compiled list. A small file is read, so that it may change later; a large one is mapped.
+    """Return the bytes of a compiled list. A small file is read, so it may change later; a large one is mapped.
 
     Raises OSError if the file cannot be read or is not a regular file.
     """
@@ -141,19 +142,19 @@ def _starts(sizes: Iterable[int]) -> list[int]:
 def _sections(raw: memoryview) -> _Sections:
     """Return the sections of a file. Raises FormatError unless the header is sound and the sizes fill the file."""
     if len(raw) < _HEADER.size:
-        raise FormatError(f"truncated: {_HEADER.size} bytes wanted, {len(raw)} left", offset=0, field="header")
+        raise FormatError(f"truncated: expected {_HEADER.size} bytes, {len(raw)} left", offset=0, field="header")
     magic, version, named, size, *sizes = _HEADER.unpack_from(raw)
     if magic != MAGIC:
         raise FormatError("not a compiled watch list", offset=0, field="magic")
     if version != _VERSION:
-        why = f"{version}, but this version of spvfilter reads {_VERSION}: build the file again"
+        why = f"{version}, but this version of spvfilter reads {_VERSION}: rebuild the file"
         raise FormatError(why, offset=8, field="version")
     if size != len(raw):
-        why = f"{size:,} bytes, but the file has {len(raw):,}: it is truncated or damaged, build it again"
+        why = f"{size:,} bytes, but the file has {len(raw):,}: it is truncated or damaged; rebuild it"
         raise FormatError(why, offset=16, field="size")
     *starts, end = _starts((*sizes, named))
     if named > _MOST_NAME or end + _DIGEST_SIZE != size:
-        raise FormatError("the sections do not fill the file: build it again", offset=16, field="size")
+        raise FormatError("the sections do not fill the file: rebuild it", offset=16, field="size")
     return _Sections(*(raw[at : at + length] for at, length in zip(starts, (*sizes, named), strict=True)))
 
 
@@ -163,7 +164,7 @@ def parsed(raw: memoryview) -> Contents:
     try:
         network = bytes(found.network).decode("ascii")
     except UnicodeDecodeError:
-        raise FormatError("not a name in ASCII", offset=12, field="network") from None
+        raise FormatError("not an ASCII name", offset=12, field="network") from None
     table = WatchTable(found.image)
     return Contents(network, table, _labels(found.labels, len(table)), _accounts(found.accounts, len(table)))
 
@@ -178,7 +179,7 @@ def _labels(raw: memoryview, entries: int) -> EntryLabels:
     last, end = (labelled[-1], ends[-1]) if count else (-1, 0)
     is_sound = last < entries and end == texts and (not count or ends[0] > 0)
     if not is_sound or not is_ascending(labelled) or not is_ascending(ends):
-        raise FormatError("the entries or the texts are not in order", offset=4, field="labels")
+        raise FormatError("the entries or texts are out of order", offset=4, field="labels")
     return EntryLabels(labelled, ends, raw[4 + 8 * count :])
 
 
@@ -200,7 +201,7 @@ def _accounts(raw: memoryview, entries: int) -> Accounts:
     next_entry = 0
     for first, count, name_number in runs:
         if first < next_entry or not 0 < count <= entries - first or name_number >= len(made.names):
-            raise FormatError("a run of entries is not in order", offset=at, field="accounts")
+            raise FormatError("the runs of entries are out of order", offset=at, field="accounts")
         next_entry = first + count
     made.entries = EntryAccounts(raw[at:], list(made.names))
     return made
@@ -271,7 +272,7 @@ def new_image(table: WatchTable) -> memoryview:
 
 
 def image_of(table: WatchTable) -> memoryview:
-    """Return the image that a table was made from, if the table has not changed. Otherwise return a new image."""
+    """Return the image that a table was made from if the table has not changed, otherwise a new image."""
     given = table.image()
     return new_image(table) if given is None else given
 
@@ -287,7 +288,7 @@ def _digest(raw: memoryview) -> bytes:
 
 
 class ReplacedListError(Exception):
-    """A compiled list was removed or replaced, so that another process cannot map the same list."""
+    """A compiled list was removed or replaced, so another process can no longer map the same list."""
 
 
 def check_unchanged(table: WatchTable) -> None:
@@ -302,13 +303,13 @@ def check_image(image: memoryview | None) -> None:
     """
     if image is not None and isinstance(file := image.obj, MappedFile) and file.is_changed():
         raise SourceError(
-            f"{file.path} was changed in place during the scan, which may have missed matches: build the list again,"
-            " and run the scan again"
+            f"{file.path} was changed in place during the scan, which may have missed matches: rebuild the list, then "
+            "repeat the scan"
         )
 
 
 class ImagePlace(NamedTuple):
-    """The place of a table's image in a file, for another process that maps it."""
+    """The place of a table's image in a file, so that another process can map it."""
 
     path: str
     """Absolute path of the file."""
@@ -317,11 +318,11 @@ class ImagePlace(NamedTuple):
     size: int
     """Size of the image in bytes."""
     head: bytes
-    """The header of the image. It has the random key of the image, so that no other image begins with it."""
+    """The header of the image. It contains the image's random key, so no other image begins with it."""
 
     @classmethod
     def of(cls, table: WatchTable) -> Self | None:
-        """Return the place of a table's image. None if no file has it, or if the table has changed.
+        """Return the place of a table's image. None if it is not in a file, or if the table has changed.
 
         Raises SourceError if the file was changed in place.
         """
@@ -333,7 +334,7 @@ class ImagePlace(NamedTuple):
 
     @classmethod
     def at(cls, path: str, start: int, image: memoryview) -> Self:
-        """Return the place of an image that a file has from byte `start` on."""
+        """Return the place of an image that starts at byte `start` of a file."""
         return cls(path, start, len(image), bytes(image[:_HEAD]))
 
     def open(self) -> WatchTable:
@@ -357,11 +358,11 @@ class ImagePlace(NamedTuple):
 def verify(path: Path) -> int:
     """Read a whole compiled list, and return the number of its entries.
 
-    Raises WatchFileError for a damaged file or another file, and OSError if the file cannot be read.
+    Raises WatchFileError if the file is damaged or not a compiled list, and OSError if it cannot be read.
     """
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise WatchFileError(str(path), ((0, "not a compiled watch list: build one from it first"),))
+            raise WatchFileError(str(path), ((0, "not a compiled watch list: build one from this file first"),))
         raw = memoryview(mapped(file))
     try:
         contents = parsed(raw)
@@ -381,7 +382,7 @@ def _verify_image(image: memoryview, table: WatchTable) -> None:
     room = bytearray(len(image))
     table.write_image(room, bytes(image[_HEAD - KEY_SIZE : _HEAD]))
     if image != room:
-        raise FormatError("it does not have the index of its entries", offset=0, field="image")
+        raise FormatError("it lacks the index of its entries", offset=0, field="image")
 
 
 def _verify_labels(contents: Contents) -> None:

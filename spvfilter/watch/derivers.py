@@ -1,11 +1,11 @@
-"""Derivers: processes that derive the scripts of descriptors, on machines with several cores.
+"""Derivers: processes that derive the scripts of descriptors in parallel.
 
-libwally derives one key in 30 to 75 microseconds and holds the GIL while it does. 400,000 scripts therefore occupy one
-core for up to half a minute.
+libwally takes 30 to 75 microseconds to derive a key, and holds the GIL meanwhile, so 400,000 scripts occupy one core
+for up to half a minute.
 
-A deriver is a new Python that imports only this package. `multiprocessing` would import the main module of the program
-once more, and run a program that has no `if __name__ == "__main__"` twice. A deriver gets descriptors, which have
-public keys only, on its standard input. It writes scripts to its standard output.
+A deriver is a new Python process that imports only this package. `multiprocessing` would import the program's main
+module again, and so run a program twice that has no `if __name__ == "__main__"`. A deriver reads descriptors, which
+contain only public keys, from its standard input, and writes scripts to its standard output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spvfilter.watch.descriptor.descriptor import Descriptor, LazyDescriptor, pa
 from spvfilter.watch.keychain import Keychain
 
 MIN_KEYS = 20_000
-"""Smallest number of keys for which derivers start (our choice): one core derives them in about a second."""
+"""Smallest number of keys for which derivers are started (our choice): one core derives that many in about a second."""
 MAX_DERIVERS = 8
 """Largest number of derivers at the same time (our choice)."""
 _PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
@@ -70,7 +70,7 @@ def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
         return _joined(_run(list(_shares(spans, min(number, MAX_DERIVERS)))))
     except (OSError, ValueError, LookupError, TypeError, ParameterError) as error:
         cause = f"{type(error).__name__}: {error}"[:200]
-        logging.getLogger(__name__).info("a process that derives scripts failed, so this process derives: %s", cause)
+        logging.getLogger(__name__).info("a process that derives scripts failed, so this process takes over: %s", cause)
         return {}
 
 

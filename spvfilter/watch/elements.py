@@ -1,4 +1,4 @@
-"""Elements of a watch list for BIP-37 and BIP-158 filters."""
+"""The elements of a watch list to look up in BIP-37 and BIP-158 filters."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _OP_RETURN = 0x6A
 def _refuse(patterns: list[str]) -> None:
     """Raise InexpressibleError if there are data prefixes or script types, in hex."""
     if patterns:
-        message = "no filter finds data prefixes and script types: scan blocks for them"
+        message = "filters cannot find data prefixes or script types: scan blocks for them"
         raise InexpressibleError(message, tuple(patterns))
 
 
 def refuse_silent(names: list[str]) -> None:
-    """Raise InexpressibleError if there are silent payment addresses, given by their keychains' names."""
+    """Raise InexpressibleError if there are silent payment addresses. `names` are those of their keychains."""
     if names:
-        message = "no filter finds payments to silent payment addresses: scan blocks for them"
+        message = "filters cannot find payments to silent payment addresses: scan blocks for them"
         raise InexpressibleError(message, tuple(names))
 
 
@@ -29,7 +29,7 @@ def _is_witness_program(script: bytes) -> bool:
 
 
 def bloom_elements(table: WatchTable) -> list[bytes]:
-    """Return the elements that WatchList.bloom_elements returns, for the watch list with this table.
+    """Implements WatchList.bloom_elements for the watch list with this table.
 
     Raises InexpressibleError if scripts push no data.
     """
@@ -55,7 +55,7 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
 
 
 def gcs_elements(table: WatchTable, first: int = 0) -> list[bytes]:
-    """Return the scripts that WatchList.gcs_elements returns, for the watch list with this table.
+    """Implements WatchList.gcs_elements for the watch list with this table.
 
     Args:
         table: The table.

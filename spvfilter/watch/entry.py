@@ -1,4 +1,4 @@
-"""Parsing of a watch list's entry: an address, a descriptor, an extended public key or a `bitcoin:` URI."""
+"""Parse an entry of a watch list: an address, a descriptor, an extended public key or a `bitcoin:` URI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHORTEST = 20  # characters of a text that may be an address
 
 
 class Uri(NamedTuple):
-    """The contents of a `bitcoin:` URI (BIP-21, BIP-321) that concern a watch list."""
+    """The parts of a `bitcoin:` URI (BIP-21, BIP-321) that matter to a watch list."""
 
     address: str | None
     """Address after `bitcoin:`. None if there is none."""
@@ -52,17 +52,17 @@ class EntrySink(Protocol):
 
 
 def is_uri(text: str) -> bool:
-    """Return True if a text starts like a `bitcoin:` URI."""
+    """Return True if text starts like a `bitcoin:` URI."""
     return _URI.match(text) is not None
 
 
 def is_kind(text: str) -> bool:
-    """Return True if a text starts with a kind of entry and a colon, such as `script:`."""
+    """Return True if text starts with a kind of entry and a colon, such as `script:`."""
     return _KIND.match(text) is not None
 
 
 def add_entry(watch: EntrySink, text: str, label: str | None = None) -> None:
-    """Add the entry that a text contains to the watch list `watch`.
+    """Parse the text of an entry, and add the entry to `watch`.
 
     Raises AddressError for an invalid address, DescriptorError for an invalid descriptor or extended key, and
     ParameterError for an invalid URI or label. The message says what was found and what to do.
@@ -83,8 +83,8 @@ def add_entry(watch: EntrySink, text: str, label: str | None = None) -> None:
 def parse_uri(text: str) -> Uri:
     """Return the contents of a `bitcoin:` URI (BIP-21, BIP-321).
 
-    Raises ParameterError for a URI that is too long, requires an unknown parameter, or has two labels. Raises
-    AddressError for a URI without an address.
+    Raises ParameterError for a URI that is too long, requires an unknown parameter, or has two labels, and AddressError
+    for a URI without an address.
     """
     if len(text) > _LONGEST_URI:
         raise ParameterError(f"a bitcoin: URI of {len(text):,} characters, expected at most {_LONGEST_URI:,}")
@@ -130,7 +130,7 @@ def addresses_of(uri: Uri, network: Network) -> list[str]:
         raise wrong
     owners = tuple(each.name for each in NETWORKS if each.hrp in dict(uri.others))
     raise WrongNetworkError(
-        f"a bitcoin: URI with addresses of {' or '.join(owners)}, not of {network}: choose its network", owners
+        f"a bitcoin: URI with addresses for {' or '.join(owners)}, not for {network}: choose its network", owners
     )
 
 
@@ -145,14 +145,14 @@ def _percent_decoded(value: str) -> str:
 
 
 def explained(text: str) -> str | None:
-    """Return an error message for a text that is certainly not an address. None if the text may be an address.
+    """Return an error message for text that is certainly not an address. None if it may be one.
 
-    The message says what the text looks like and what to do. It does not repeat the text, which may be a secret.
+    The message says what the text looks like and what to do. It never repeats the text, which may be a secret.
     """
     if _HEX_KEY.fullmatch(text):
-        return "a public key where an address is expected: give its address, or in a watch list write pubkey: before it"
+        return "expected an address, found a public key: give its address, or in a watch list write pubkey: before it"
     if _HEX_32.fullmatch(text):
-        return "64 hex digits where an address is expected: a private key, a hash or a txid is not an address"
+        return "expected an address, found 64 hex digits: a private key, a hash or a txid is not an address"
     if _SPACED_KEY.match(text):
         return "a space between the origin […] and the key: remove it"
     if text[:1] in ("{", "[", "]", "}", '"'):
@@ -163,7 +163,7 @@ def explained(text: str) -> str | None:
     if _COLUMN.fullmatch(re.split(r"[,;\t| ]", text, maxsplit=1)[0]):
         return "this looks like the header of a table: delete the line; each line is ADDRESS or ADDRESS,LABEL"
     if found := _KIND.match(text):
-        return f"{found[1]}:… is a line of a watch list, not an address: write it to a file and give that with --watch"
+        return f"{found[1]}:… is a line of a watch list, not an address: put it in a file and pass that with --watch"
     if _PHRASE.fullmatch(text):
         return "this looks like a seed phrase: keep it secret; give the wallet's addresses or its descriptor"
     if (found := _SEPARATED.search(text)) and found.start() >= _SHORTEST:

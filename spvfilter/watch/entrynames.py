@@ -1,4 +1,4 @@
-"""Entries of a watch list as a user names them."""
+"""Look up the entries of a watch list that a user names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from spvfilter.watch.watchlist import WatchList
 
 
 def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKind, bytes], ...]:
-    """Return entries as `WatchList.entries` lists them. A public key (`pubkey:HEX`) means all entries of its scripts.
+    """Return entries as `WatchList.entries` lists them. A public key (`pubkey:HEX`) means the entries of its scripts.
 
-    Raises ParameterError for a value that is not an entry, and if there is none.
+    Raises ParameterError if a value is not an entry, or if none is given.
     """
     made = WatchList(network)
     for entry in entries:

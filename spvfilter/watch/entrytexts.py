@@ -1,4 +1,4 @@
-"""The labels and the accounts of entries in a compiled watch list, with later changes."""
+"""The labels and accounts of the entries in a compiled watch list, with later changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spvfilter.errors import ParameterError
 
 _MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
 RUN = struct.Struct("=III")
-"""First entry, number of entries, and number of the account of successive entries with the same account."""
+"""A run of successive entries with the same account: the first entry, their number, and the account's number."""
 
 
 class EntryTexts(MutableMapping[int, str]):
-    """Texts by the number of the entry. Memory that a file has mapped gives them, as long as they are not changed."""
+    """Texts by the number of the entry. Unchanged texts are read from the mapped file."""
 
     def __init__(self, changed: dict[int, str | None]) -> None:
         self._changed = changed  # None: the text was removed
@@ -76,7 +76,7 @@ class _Pairs(ItemsView[int, str]):
 
 
 class EntryLabels(EntryTexts):
-    """The labels of a compiled list. A text is decoded when it is read.
+    """The labels of a compiled list. Each is decoded when it is read.
 
     Characters that a label must not contain are replaced by U+FFFD.
 
@@ -99,16 +99,16 @@ class EntryLabels(EntryTexts):
 
     @property
     def is_changed(self) -> bool:
-        """True if a label was changed, added or removed."""
+        """True if any label was changed, added or removed."""
         return bool(self._changed)
 
     @property
     def sections(self) -> tuple[memoryview, memoryview, memoryview]:
-        """The entries, the ends and the texts of the file."""
+        """The entries, ends and texts of the file."""
         return self._entries, self._ends, self._texts
 
     def text(self, at: int) -> bytes:
-        """Return the text of label number `at`, as it is in the file."""
+        """Return the text of label number `at` in the file."""
         return bytes(self._texts[self._ends[at - 1] if at else 0 : self._ends[at]])
 
     def _given(self, entry: int) -> str | None:
@@ -127,7 +127,7 @@ class EntryLabels(EntryTexts):
 
 
 def packed_texts(labels: Mapping[int, str]) -> tuple[memoryview, memoryview, memoryview]:
-    """Return the arguments of EntryLabels for labels: the entries, the ends and the texts.
+    """Return EntryLabels' arguments for some labels: the entries, the ends and the texts.
 
     Raises ParameterError for more than 4 GB of labels.
     """
@@ -137,7 +137,7 @@ def packed_texts(labels: Mapping[int, str]) -> tuple[memoryview, memoryview, mem
     for entry, label in sorted(labels.items()):
         texts += label.encode()
         if len(texts) > _MOST_TEXTS:
-            raise ParameterError("the labels have more than 4 GB together: shorten them")
+            raise ParameterError("the labels exceed 4 GB in total: shorten them")
         entries.append(entry)
         ends.append(len(texts))
     return memoryview(entries), memoryview(ends), memoryview(texts)

@@ -41,7 +41,7 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
         payload: Payload, at most 4,000,000 bytes.
 
     Raises:
-        ParameterError: An argument has a wrong size, or the command has other characters.
+        ParameterError: An argument has the wrong size, or the command contains other characters.
     """
     check_magic(magic)
     check_message(command, payload)
@@ -64,7 +64,7 @@ def check_magic(magic: bytes) -> None:
 
 @public
 class Frame(NamedTuple):
-    """One message of a P2P stream, with its payload not parsed. Its checksum has been verified."""
+    """One message of a P2P stream. Its checksum has been verified, but its payload has not been parsed."""
 
     command: str
     """Name of the message type, such as "inv"."""
@@ -74,11 +74,11 @@ class Frame(NamedTuple):
 
 @public
 class Decoder:
-    """An incremental decoder of a byte stream: call `feed` with new bytes, then `next_frame` until it returns None.
+    """Decodes a byte stream incrementally: call `feed` with new bytes, then `next_frame` until it returns None.
 
     Decoding takes linear time and one buffer. A message that is too long for its command is refused as soon as its
-    envelope has arrived. If `joins_filters` is True, call `next_item` instead of `next_frame`. The longest cfilter
-    payload then has the default limit.
+    envelope has arrived. If `joins_filters` is True, call `next_item` instead of `next_frame`; cfilter payloads then
+    have the default limit.
 
     Args:
         magic: The 4 magic bytes of the network, which begin each message.
@@ -107,12 +107,12 @@ class Decoder:
 
     @property
     def buffered(self) -> int:
-        """Number of bytes that were fed to the decoder and that it has not returned in messages yet."""
+        """Number of bytes that were fed to the decoder but not yet returned in messages."""
         return len(self._buffer) + self._sound_size + (ENVELOPE_SIZE if self._envelope else 0)
 
     @property
     def next_command(self) -> str | None:
-        """Command of the next message; None if that message is incomplete or invalid, or if this is not known yet."""
+        """Command of the next message. None if the message is incomplete or invalid, or while that is unknown."""
         if not self._sound and (self._envelope is not None or not self._look()):
             return None
         command, _ = self._sound[0]
@@ -140,9 +140,9 @@ class Decoder:
     def next_item(self) -> Frame | Filters | None:
         """Return the next message as `next_frame` does, or a list with the filters of the next cfilter messages.
 
-        It returns a list only if `joins_filters` is True. The list contains (block hash, filter) for each message. Its
-        messages are consecutive, valid and complete, have basic filters, and take up to 64 KiB of the stream. Raises
-        EnvelopeError as `next_frame` does.
+        It returns a list only if `joins_filters` is True. The list contains (block hash, filter) for each of several
+        consecutive messages. They are valid and complete, carry basic filters, and take up to 64 KiB of the stream.
+        Raises EnvelopeError as `next_frame` does.
         """
         if not self._sound:
             if self.broken is not None:
@@ -197,7 +197,7 @@ class Decoder:
             raise command
         if (actual := sha256d(payload)[:4]) != checksum:
             raise EnvelopeError(
-                f"{command}: checksum {checksum.hex()}, but the payload's is {actual.hex()}", field="checksum"
+                f"{command}: checksum {checksum.hex()}, but the payload's checksum is {actual.hex()}", field="checksum"
             )
         return Frame(command, payload)
 

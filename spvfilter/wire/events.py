@@ -54,14 +54,14 @@ class Cause(StrEnum):
     """
 
     BEFORE_VERSION = "message before version"
-    """The first message of the peer is not a version message. The session drops it."""
+    """The peer's first message was not a version message. The session drops it."""
     BEFORE_VERACK = "message before verack"
     """The peer sent a message before verack that the handshake does not allow. The session drops it."""
     UNSOLICITED_PONG = "pong without ping"
-    """The peer sent a pong whose nonce belongs to no unanswered ping. The session drops it."""
+    """The peer sent a pong whose nonce matches no unanswered ping. The session drops it."""
 
     SELF_CONNECTION = "connected to self"
-    """The peer sent a version nonce that this process uses: the connection leads back to this process."""
+    """The peer sent a version nonce that this process uses, so the process has connected to itself."""
     OBSOLETE_VERSION = "protocol version too old"
     """The peer's protocol version is below `Settings.min_version`."""
     MISSING_SERVICES = "services missing"
@@ -80,9 +80,9 @@ class Cause(StrEnum):
     Its slots for peers that want transactions may be full (Core `-inboundrelaypercent`).
     """
     NO_V2 = "no encrypted connection"
-    """The peer may be an older node, without BIP-324.
+    """The peer answered an encrypted connection without encryption, or closed it before its first byte.
 
-    It closed an encrypted connection before its first byte, or answered without encryption.
+    It may be an older node, without BIP-324.
     """
 
 
@@ -91,8 +91,8 @@ class Cause(StrEnum):
 class Settings:
     """Values that a session announces to its peer, and requirements that the peer must meet.
 
-    Times are seconds of the session's clock; the defaults are Core's. Raises ParameterError for a value that a version
-    message cannot encode, and for a time that is not positive.
+    Times are in seconds of the session's clock; the defaults are Core's. Raises ParameterError for a value that a
+    version message cannot encode, and for a time that is not positive.
     """
 
     network: Network
@@ -116,11 +116,11 @@ class Settings:
     required_services: int = 0
     """Service bits that the peer must have. A peer that lacks one of them is disconnected."""
     handshake_s: float = 60.0
-    """Seconds that the handshake may take. After them the session ends."""
+    """Seconds that the handshake may take before the session ends."""
     ping_interval_s: float = 120.0
     """Seconds between two pings that the session sends."""
     ping_timeout_s: float = 1_200.0
-    """Seconds within which the peer must answer a ping. After them the session ends."""
+    """Seconds that the peer may take to answer a ping before the session ends."""
     pings_first: bool = False
     """True if the session sends its first ping right after the handshake, as Core does."""
     joins_filters: bool = False
@@ -186,10 +186,10 @@ class Fenced:
 @public
 @dataclass(frozen=True, slots=True)
 class Misbehaved:
-    """An event: the peer sent an invalid message, and the session dropped it. The session continues, as in Core."""
+    """An event: the peer sent an invalid message. The session dropped it and continues, as in Core."""
 
     error: PeerError
-    """The fault of the dropped message: an EnvelopeError, MessageError or SessionError."""
+    """The fault in the dropped message: an EnvelopeError, MessageError or SessionError."""
 
 
 @public

@@ -27,7 +27,7 @@ def merkle_branch(leaves: Sequence[bytes], position: int, depth: int | None = No
     Args:
         leaves: Hashes of all leaves.
         position: Position of the leaf, from 0.
-        depth: Number of levels below the root; by default as few as the leaves need.
+        depth: Number of levels below the root; by default, the fewest that the leaves need.
     """
     levels = (len(leaves) - 1).bit_length() if depth is None else depth
     hashes: list[bytes] = []
@@ -39,7 +39,7 @@ def merkle_branch(leaves: Sequence[bytes], position: int, depth: int | None = No
 
 
 def branch_root(leaf: bytes, position: int, branch: bytes) -> bytes:
-    """Return the root of the merkle tree that a branch connects with a leaf."""
+    """Return the merkle root that follows from a leaf and its branch."""
     node = leaf
     for height in range(len(branch) // HASH_SIZE):
         sibling = branch[height * HASH_SIZE : (height + 1) * HASH_SIZE]

@@ -128,7 +128,7 @@ class Session:
     def wants_data(self) -> bool:
         """True if the caller should read the socket.
 
-        It is False after the end of the session, and while 5 MB of received data have not been taken as events.
+        It is False once the session has ended, and while 5 MB of received data wait to be taken as events.
         """
         return not self._closed and self._stream.buffered < RECEIVE_BUFFER
 
@@ -140,7 +140,9 @@ class Session:
         if self._closed:
             return
         if not self.wants_data:
-            raise ParameterError(f"{self._stream.buffered} received bytes are not taken as events yet: take them first")
+            raise ParameterError(
+                f"{self._stream.buffered} received bytes have not been taken as events: take them first"
+            )
         self._has_heard = self._has_heard or len(data) > 0
         self._stream.feed(data)
         if isinstance(self._stream, UndecidedStream):
@@ -185,8 +187,8 @@ class Session:
     def more_events(self) -> list[SessionEvent]:
         """Return up to 50 pending events that may be processed together with the last event, a Received.
 
-        The list ends before a message that the session answers itself. The session therefore answers a ping after the
-        caller has answered all these events.
+        The list ends before a message that the session answers itself, so it answers a ping only after the caller has
+        answered all these events.
         """
         events: list[SessionEvent] = []
         while (
@@ -217,7 +219,7 @@ class Session:
         return data
 
     def prompt(self) -> None:
-        """Send bytes that a node ignores. A server of another protocol answers them, which shows its protocol.
+        """Send bytes that a node ignores but a server of another protocol answers, which reveals the protocol.
 
         Call this if the peer has sent nothing for a few seconds.
         """
@@ -238,8 +240,8 @@ class Session:
         """Send a ping and return its nonce.
 
         A Fenced event with this nonce reports that the peer has processed all messages sent before the ping. `now` is
-        the time of the session's clock, in seconds. Raises ParameterError as `send` does, and if 1,024 pings have no
-        pong yet.
+        the time of the session's clock, in seconds. Raises ParameterError as `send` does, and if 1,024 pings are
+        unanswered.
         """
         return self._ping(now, fence=True)
 
@@ -255,7 +257,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """Time (seconds of the session's clock) at which the caller must call `tick`; None after the session's end."""
+        """Time at which the caller must call `tick` (seconds of the session's clock); None after the session's end."""
         if self._closed:
             return None
         if self.ready is None:
@@ -266,7 +268,7 @@ class Session:
         return self._last_ping + self.settings.ping_interval_s
 
     def tick(self, now: float) -> None:
-        """Send a ping or end the session after a timeout, if this is due at `now` (seconds of the session's clock).
+        """Send a ping, or end the session after a timeout, if either is due at `now` (seconds of the session's clock).
 
         Take all pending events before and after the call.
         """
@@ -297,7 +299,7 @@ class Session:
             return nonce
         if nonce in self._pings or len(self._pings) == MAX_PINGS:
             raise ParameterError(
-                f"{len(self._pings)} pings are unanswered: the limit is {MAX_PINGS}, or nonce {nonce} is in use"
+                f"{len(self._pings)} pings are unanswered (the limit is {MAX_PINGS}), or nonce {nonce} is in use"
             )
         self.send(Ping(nonce))
         self._pings[nonce] = (now, fence)
@@ -329,7 +331,7 @@ class Session:
             return SessionError(stream.other_protocol, cause=Cause.LOST)
         if self.role is Role.OUTBOUND and not stream.is_established:
             if not self._has_heard and self._sent >= ENVELOPE_SIZE:  # Core net.cpp V2Transport::ShouldReconnectV1
-                why = "it has no v2 transport (BIP-324), it is full, or it is not a node of this network"
+                why = "it does not support v2 transport (BIP-324), it is full, or it is not a node of this network"
                 return SessionError(f"the peer closed the connection before its first byte: {why}", cause=Cause.NO_V2)
             return SessionError("the peer closed the connection before the end of the key exchange", cause=Cause.LOST)
         if self.remote is None and not stream.buffered and self.role is Role.OUTBOUND:

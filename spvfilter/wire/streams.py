@@ -1,4 +1,4 @@
-"""Message streams of a session: their interface, the unencrypted stream, and the detection of an encrypted one."""
+"""Message streams of a session: the interface, the unencrypted stream, and detecting an encrypted one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROMPT = "crlf", b"\r\n\r\n"
 
 @public
 class MessageStream(Protocol):
-    """The interface of a stream of messages in both directions, such as `V2Stream`, for `Session`."""
+    """The interface of the two-way message streams that `Session` uses, such as `V2Stream`."""
 
     joins_filters: bool
     """True if `next_item` returns consecutive cfilter messages as one list."""
@@ -31,7 +31,7 @@ class MessageStream(Protocol):
 
     @property
     def outgoing(self) -> bytearray:
-        """Bytes to write to the socket. The caller removes what it has taken."""
+        """Bytes to write to the socket. The caller removes the bytes that it takes."""
 
     @property
     def broken(self) -> EnvelopeError | None:
@@ -39,11 +39,11 @@ class MessageStream(Protocol):
 
     @property
     def buffered(self) -> int:
-        """Number of bytes that the stream received and has not returned in messages yet."""
+        """Number of bytes that the stream received but has not yet returned in messages."""
 
     @property
     def is_established(self) -> bool:
-        """True if the two sides agree on the kind of the stream."""
+        """True once both sides agree on the kind of stream."""
 
     @property
     def other_protocol(self) -> str | None:
@@ -51,7 +51,7 @@ class MessageStream(Protocol):
 
     @property
     def next_command(self) -> str | None:
-        """Command of the next message; None if that message is incomplete or invalid, or if this is not known yet."""
+        """Command of the next message. None if the message is incomplete or invalid, or while that is unknown."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream. After an error that ended the stream they are discarded."""
@@ -66,7 +66,7 @@ class MessageStream(Protocol):
         """Add bytes to `outgoing` that a node ignores, and that a server of another protocol answers."""
 
     def close(self) -> None:
-        """Discard all received bytes. The stream receives nothing more."""
+        """Discard all received bytes. The stream ignores any that arrive later."""
 
 
 class V1Stream(Decoder):

@@ -1,4 +1,4 @@
-"""Kinds of connections: with or without encryption (BIP-324), and whether this installation can encrypt."""
+"""Kinds of connections, with or without encryption (BIP-324), and whether this installation can encrypt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class V2Policy(StrEnum):
     REQUIRE = "require"
     """Encrypt every connection. Peers without encryption are not used."""
     OFF = "off"
-    """Encrypt no connection."""
+    """Never encrypt."""
 
 
 def is_installed() -> bool:

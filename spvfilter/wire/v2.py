@@ -112,7 +112,7 @@ class Keys:
 
 
 def length_masks(key: bytes) -> Iterator[int]:
-    """Yield a number for each packet, which is combined with the length by XOR (BIP-324 FSChaCha20)."""
+    """Yield a number for each packet, to XOR with the packet's length (BIP-324 FSChaCha20)."""
     size = LENGTH_SIZE * REKEY_INTERVAL
     for epoch in count():
         cipher = ciphers.Cipher(algorithms.ChaCha20(key, bytes(8) + epoch.to_bytes(8, "little")), None)
@@ -138,7 +138,7 @@ class PacketEncoder:
         self._ciphers = packet_ciphers(keys.packets[sender])
 
     def encode(self, contents: bytes, authenticated: bytes = b"", *, is_decoy: bool = False) -> bytes:
-        """Return the next packet. It also authenticates `authenticated`, which the packet does not contain."""
+        """Return the next packet. It also authenticates the bytes `authenticated`, without containing them."""
         length = len(contents) ^ next(self._masks)
         cipher, nonce = next(self._ciphers)
         header = bytes((_DECOY if is_decoy else 0,))
@@ -162,7 +162,7 @@ class V2Stream:
     Args:
         magic: The 4 magic bytes of the network.
         role: `Role.OUTBOUND` if this side opened the connection, else `Role.INBOUND`.
-        draw_bytes: Function that returns this many random bytes, such as `secrets.token_bytes`.
+        draw_bytes: Function that returns a given number of random bytes, such as `secrets.token_bytes`.
         limits: Longest payload of each command, in bytes; the default is 4,000,000.
 
     Raises:
@@ -217,7 +217,7 @@ class V2Stream:
 
     @property
     def buffered(self) -> int:
-        """Number of bytes that the stream received and has not returned in messages yet."""
+        """Number of bytes that the stream received but has not yet returned in messages."""
         decrypted = self._items_size if self._items else 0
         return len(self._buffer) + decrypted + (LENGTH_SIZE if self._size is not None else 0)
 
@@ -243,7 +243,7 @@ class V2Stream:
         self._garbage_sent = len(self._garbage)
 
     def send(self, command: str, payload: bytes) -> None:
-        """Add a message to `outgoing`. Before the key exchange it waits.
+        """Add a message to `outgoing`. Until the keys are exchanged, it waits.
 
         Raises ParameterError as `encode_message` does.
         """
@@ -258,7 +258,7 @@ class V2Stream:
     # Receiving
 
     def close(self) -> None:
-        """Discard all received bytes. The stream receives nothing more."""
+        """Discard all received bytes. The stream ignores any that arrive later."""
         self._buffer = bytearray()
         self._items.clear()
 
@@ -314,7 +314,7 @@ class V2Stream:
             del self._buffer[: end + TERMINATOR_SIZE]
             self._awaited = _Awaited.PACKETS
         elif len(self._buffer) >= MAX_GARBAGE + TERMINATOR_SIZE:
-            fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: it is not a node with BIP-324"
+            fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: the peer is not a node with BIP-324"
             self._break(self.other_protocol or fault, "garbage")
         else:
             self._searched = max(0, len(self._buffer) - TERMINATOR_SIZE + 1)
@@ -393,7 +393,7 @@ class V2Stream:
         elif not self.is_established:  # else a peer could send decoys without end
             self._early += length + OVERHEAD
             if self._early > MAX_EARLY_PACKETS:
-                most = f"more than {MAX_EARLY_PACKETS} bytes of packets before the version packet's end"
+                most = f"more than {MAX_EARLY_PACKETS} bytes of packets before the end of the version packet"
                 self._break(most, "length")
         return self.broken is None
 

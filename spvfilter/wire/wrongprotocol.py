@@ -29,7 +29,7 @@ def is_signature(first: bytes) -> bool:
 
 
 def wrong_protocol(first: bytes, magic: bytes) -> str:
-    """Return a text that describes the first four bytes of a stream, which differ from the `magic` of the network."""
+    """Describe the first four bytes of a stream, which differ from the `magic` of the network."""
     return known_protocol(first, magic) or _difference(first, magic)
 
 
@@ -39,7 +39,7 @@ def known_protocol(first: bytes, magic: bytes) -> str | None:
     The stream was expected to be a connection of the network with this `magic`, encrypted or not.
     """
     if first == magic:
-        return "answered without encryption, although it received the key of an encrypted connection (BIP-324)"
+        return "answered without encryption, although it received a key for an encrypted connection (BIP-324)"
     for known in NETWORKS:
         if first == known.magic:
             return f"answered as a {known.name} node, not as a {_name(magic)} node: {_difference(first, magic)}"

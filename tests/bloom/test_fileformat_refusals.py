@@ -84,13 +84,13 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"", "header at byte 0: truncated: 64 bytes wanted, 0 present"),
+        (b"", "header at byte 0: truncated: expected 64 bytes, got 0"),
         (
             b"\x89PNG\r\n\x1a\n" * 20,
-            "magic at byte 0: not the file of a filter: it starts with b'\\x89PNG\\r\\n\\x1a\\n'",
+            "magic at byte 0: not a filter file: it starts with b'\\x89PNG\\r\\n\\x1a\\n'",
         ),
-        (whole(version=2), "version at byte 8: version 2, only version 1 is supported"),
-        (whole(version=0), "version at byte 8: version 0, only version 1 is supported"),
+        (whole(version=2), "version at byte 8: unsupported version 2 (only version 1 is supported)"),
+        (whole(version=0), "version at byte 8: unsupported version 0 (only version 1 is supported)"),
         (
             whole()[:60] + bytes(4) + whole()[64:],
             "header CRC at byte 60: the header is damaged: its CRC does not match",
@@ -120,8 +120,8 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(bits=2**56 + 1), "bits at byte 20: 72057594037927937 bits for 3 functions"),
         (whole(bits=2**64 - 1), "bits at byte 20: 18446744073709551615 bits for 3 functions"),
         (whole(bits=20, flags=1), "bits at byte 20: 20 bits for 3 functions"),
-        (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, murmur3 reaches 4294967296"),
-        (whole(bits=2**56), "file at byte 71: truncated: 9007199254741060 bytes wanted, 71 present"),
+        (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, but murmur3 reaches 4294967296"),
+        (whole(bits=2**56), "file at byte 71: truncated: expected 9007199254741060 bytes, got 71"),
         (whole(capacity=2**63, fp_rate=0.5), "capacity at byte 28: 9223372036854775808 keys"),
         (whole(capacity=1, fp_rate=1.0), "fp_rate at byte 36: 1.0 for 1 keys"),
         (whole(capacity=1, fp_rate=-0.5), "fp_rate at byte 36: -0.5 for 1 keys"),
@@ -253,7 +253,7 @@ def other(data: bytes, i: int) -> int:
             {"hashing": CustomHash("other", other)},
             "the file was made with a hash family of a different name",
         ),
-        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "expected 2 hash functions, 'crc' has 1"),
+        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "expected 2 hash functions, but 'crc' has 1"),
         ({"hashing": FastHash(1)}, {"hashing": FastHash(2)}, "the file was not made with FastHash(seed=2)"),
         ({"hashing": FastHash(1)}, {"hashing": CRC}, "the file was not made with CustomHash("),
         ({"hashing": SipHash(bytes(16))}, {"hashing": SipHash(b"k" * 16)}, "the file was not made with SipHash()"),

@@ -55,7 +55,9 @@ def test_a_key_above_the_capacity_is_refused(kind: Kind, hashing: HashFamily) ->
     calls: list[Callable[[], object]] = [lambda: made.add(strangers[0])]
     calls += [lambda: made.update(strangers), lambda: made.update(np.array(strangers))]
     for call in calls:
-        with pytest.raises(CapacityError, match=r"made for 100 keys at 0.01, holds 100 and has a rate of") as caught:
+        with pytest.raises(
+            CapacityError, match=r"made for 100 keys at 0.01, holds 100 and now has a rate of"
+        ) as caught:
             call()
         assert (caught.value.count, caught.value.capacity) == (100, 100)
         assert caught.value.fp_rate == pytest.approx(made.current_fp_rate)
@@ -110,7 +112,7 @@ def test_a_removed_key_leaves_room_for_another() -> None:
 @KINDS
 def test_on_full_warn_warns_once_and_accepts_every_key(kind: Kind) -> None:
     made = kind(100, 0.01, encode="int64", on_full="warn")
-    with pytest.warns(CapacityWarning, match=r"made for 100 keys at 0.01, holds 100 and has a rate of") as caught:
+    with pytest.warns(CapacityWarning, match=r"made for 100 keys at 0.01, holds 100 and now has a rate of") as caught:
         made.update(range(5_000))
     assert len(caught) == 1
     with warnings.catch_warnings():

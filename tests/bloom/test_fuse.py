@@ -94,7 +94,7 @@ def test_a_failed_seed_is_replaced_and_then_the_table_grows(failures: int, monke
 
 def test_a_build_that_always_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse, "fuse_build", lambda *arguments: False)
-    with pytest.raises(ParameterError, match="1000 seeds have failed"):
+    with pytest.raises(ParameterError, match="with 1000 seeds"):
         StaticFilter([b"key"])
 
 
@@ -227,9 +227,9 @@ def test_any_flipped_bit_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (0, b"SPVBLOOM", "not the file of a static filter"),
+        (0, b"SPVBLOOM", "not a static filter's file"),
         (8, b"\2\0", "version 2"),
-        (10, b"\x0c", "fingerprints of 12 bits"),
+        (10, b"\x0c", "not 12"),
         (11, b"\1", "unknown hash family 1"),
         (12, b"\6", "unknown encoding of keys 6"),
         (13, b"\x13", r"segments of 2^19 cells"),

@@ -161,7 +161,7 @@ def test_a_users_functions_are_called_in_order() -> None:
 
 
 def test_a_wrong_number_of_functions_raises() -> None:
-    with pytest.raises(ParameterError, match="expected 3 hash functions, 'two' has 2"):
+    with pytest.raises(ParameterError, match="expected 3 hash functions, but 'two' has 2"):
         BloomFilter(bits=1000, hash_funcs=3, hashing=CustomHash("two", [zlib.crc32, zlib.adler32]))
 
 

@@ -143,7 +143,7 @@ def test_custom_functions_must_be_passed_again() -> None:
         with pytest.raises(ParameterError, match="pass it as"):
             ScalableBloomFilter.from_bytes(bytes(made), **options)
     assert pickle.loads(pickle.dumps(made)) == made
-    with pytest.raises(ParameterError, match="expected 6 hash functions, 'two' has 2"):
+    with pytest.raises(ParameterError, match="expected 6 hash functions, but 'two' has 2"):
         ScalableBloomFilter(50, 0.01, hashing=CustomHash("two", [zlib.crc32, zlib.adler32]))
 
 
@@ -238,7 +238,7 @@ def damaged() -> list[tuple[str, bytes, str]]:
         ),
         ("no capacity", patched(28, bytes(16)), "a series needs an initial capacity"),
         ("plain", bytes(BloomFilter(10, 0.1)), "kind 1 is not a ScalableBloomFilter"),
-        ("foreign", b"x" * 200, "not the file of a filter"),
+        ("foreign", b"x" * 200, "not a filter file"),
         ("empty", b"", "truncated"),
     ]
 

@@ -269,7 +269,7 @@ def test_a_reorganization_of_any_depth_is_followed_at_once(depth: int) -> None:
 def test_a_trusted_start_replaces_the_genesis_block() -> None:
     source = chain_of(60)
     start = Start(30, source.headers(30, 11), 77)
-    with pytest.raises(ParameterError, match="headers 30 to 40 do not suffice to validate the next one"):
+    with pytest.raises(ParameterError, match="headers 30 to 40 are not enough to validate the next one"):
         HeaderChain(REGTEST, start)  # the difficulty period began at height 0
     for first, count, suffices in ((0, 1, True), (0, 41, True), (1, 40, False)):
         start = Start(first, source.headers(first, count), 1_000)

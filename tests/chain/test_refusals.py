@@ -97,7 +97,7 @@ def test_unconnected_headers_have_another_error_than_invalid_ones() -> None:
 @pytest.mark.parametrize("size", [1, 79, 81, 159, 162_001])
 def test_a_truncated_header_is_an_error(size: int) -> None:
     chain = chain_of(1)
-    with pytest.raises(FormatError, match=f"truncated: 80 bytes wanted, {size % 80} left") as caught:
+    with pytest.raises(FormatError, match=f"truncated: expected 80 bytes, {size % 80} left") as caught:
         chain.accept(bytes(size), NOW)
     assert (caught.value.offset, caught.value.field) == (size - size % 80, "header")
 

@@ -263,7 +263,7 @@ def test_bip94_allows_a_period_to_start_ten_minutes_earlier(back: int) -> None:
 def test_bip94_refuses_a_period_that_starts_earlier(back: int) -> None:
     tip = tip_of(EASY_TESTNET4, 2015, [T - 10_000] * 10 + [T], EASY_BITS, period=(EASY_BITS, T - 1_209_600))
     with pytest.raises(
-        TimewarpError, match=f"header 2016 starts a period {back} seconds before the end of the last one"
+        TimewarpError, match=f"header 2016 starts a period {back} seconds before the end of the previous one"
     ):
         judge(tip, T - back, EASY_BITS)
     for network in (

@@ -108,7 +108,7 @@ def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule() -> None:
     (blocks,) = (blocks for entry, blocks in runs() if entry["first_height"] == 1000)
     headers = b"".join(block.raw[:80] for block in blocks)
     start = Start(1000, headers[:880], 1 << 40)
-    with pytest.raises(ValueError, match="headers 1000 to 1010 do not suffice"):
+    with pytest.raises(ValueError, match="headers 1000 to 1010 are not enough"):
         HeaderChain(TESTNET3, start)
     tip = HeaderChain(
         TESTNET3

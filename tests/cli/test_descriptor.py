@@ -69,9 +69,9 @@ def test_key_without_a_wildcard_is_refused_if_strict(run: Any, command: tuple[st
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is of mainnet, not of signet"),
+        ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is for mainnet, not for signet"),
         ((f"wpkh({WIF})",), "looks like a private key (WIF), which was not kept"),
-        ((XPUB,), "does not name a type of addresses"),
+        ((XPUB,), "does not say which type of addresses"),
         (("raw(51)", "--from-index", 3), "this descriptor has only index 0, so --from-index 3 shows nothing"),
         (("nonsense",), "expected an output descriptor, which starts with"),
     ],

@@ -260,7 +260,7 @@ def test_a_rate_that_the_protocol_cannot_keep_causes_a_warning(run: Any, tmp_pat
         ([ADDRESS, "--elements", "9" * 5000], "argument --elements: expected a whole number"),
         (
             [ADDRESS, "--outpoint", OUTPOINT, "--elements", "1"],
-            "a filter for 1 elements is too small for the watch list's 2",
+            "a filter for 1 elements is too small: the watch list contains 2",
         ),
         ([ADDRESS, "--fp-rate", "0"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),

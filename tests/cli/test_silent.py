@@ -205,8 +205,8 @@ def test_a_parent_in_the_mempool_shows_its_outputs(run: Any, watch_file: Path) -
     [
         (("watch", "--connect", "127.0.0.1:1"), "name your node by --node"),
         (("electrum", "--connect", "127.0.0.1:1", "--db", "wallet.db"), "name your node by --node"),
-        (("privacy",), "no filter finds payments to silent payment addresses"),
-        (("filterload",), "no filter finds payments to silent payment addresses"),
+        (("privacy",), "filters cannot find payments to silent payment addresses"),
+        (("filterload",), "filters cannot find payments to silent payment addresses"),
     ],
 )
 def test_commands_that_cannot_find_silent_payments_say_so(

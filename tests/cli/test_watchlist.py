@@ -84,7 +84,7 @@ def test_verify_reads_the_whole_file(run: Any, tmp_path: Path, chain: GrowingCha
     assert ran.err.startswith(f"spvfilter: {path}: digest at byte ")
     text = run("watchlist", "verify", tmp_path / "list.txt")
     assert (text.code, text.err.count("\n")) == (2, 1)
-    assert "not a compiled watch list: build one from it first" in text.err
+    assert "not a compiled watch list: build one from this file first" in text.err
     assert run("watchlist", "verify", tmp_path / "none").code == 2
 
 

@@ -188,7 +188,7 @@ def test_undefined_flags_raise(flags: int) -> None:
     ],
 )
 def test_a_refused_match_all_filter_names_a_valid_size(elements: int, rate: float, result: str, named: str) -> None:
-    with pytest.raises(ParameterError, match=f"give {result}: such a filter matches everything; .*{named}"):
+    with pytest.raises(ParameterError, match=f"give {result}, a filter that matches everything; .*{named}"):
         Bip37Filter(elements, rate)
 
 

@@ -155,7 +155,7 @@ def test_the_number_of_elements_can_be_given() -> None:
     made = Bip37Filter.for_watchlist(wallet(3), 0.01, 7, elements=10, decoy_key=SECRET)
     assert (made.capacity, made.size, made.hash_funcs, made.tweak) == (10, 11, 5, 7)
     assert Bip37Filter.for_watchlist(wallet(10), 0.01, elements=10).capacity == 10
-    with pytest.raises(ParameterError, match="for 10 elements is too small for the watch list's 11"):
+    with pytest.raises(ParameterError, match="for 10 elements is too small: the watch list contains 11"):
         Bip37Filter.for_watchlist(wallet(11), 0.01, elements=10)
 
 

@@ -40,7 +40,7 @@ def test_a_truncated_header_is_refused_by_both_kernels(header_hashes: Callable[[
         header_hashes(bytes(size))
     error = caught.value
     assert (error.message, error.offset, error.field) == (
-        f"truncated: 80 bytes wanted, {size % 80} left",
+        f"truncated: expected 80 bytes, {size % 80} left",
         size - size % 80,
         "header",
     )

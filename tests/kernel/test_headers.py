@@ -291,4 +291,4 @@ def test_a_truncated_header_is_refused(twin: ModuleType, name: str) -> None:
     rest: dict[str, list[Any]] = {"linked_headers": [bytes(32)], "index_headers": [bytes(32)], "judge_headers": judging}
     with pytest.raises(FormatError) as caught:
         getattr(twin, name)(bytes(159), *rest.get(name, []))
-    assert (caught.value.message, caught.value.offset) == ("truncated: 80 bytes wanted, 79 left", 80)
+    assert (caught.value.message, caught.value.offset) == ("truncated: expected 80 bytes, 79 left", 80)

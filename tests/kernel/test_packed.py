@@ -236,16 +236,16 @@ def test_a_sum_above_64_bits_is_refused(kernel: Callable[[], Kernel], hit: Hit) 
 
 
 DAMAGES: dict[str, tuple[bytes, int, str, str]] = {
-    "a head cut off": (packed_by_hand(OUTPUT)[:64], 0, "hit", "truncated: 65 bytes wanted, 64 left"),
-    "a byte behind": (packed_by_hand(OUTPUT) + b"\0", 67, "hit", "truncated: 65 bytes wanted, 1 left"),
-    "a script cut off": (packed_by_hand(OUTPUT)[:-1], 65, "script", "truncated: 2 bytes wanted, 1 left"),
+    "a head cut off": (packed_by_hand(OUTPUT)[:64], 0, "hit", "truncated: expected 65 bytes, 64 left"),
+    "a byte behind": (packed_by_hand(OUTPUT) + b"\0", 67, "hit", "truncated: expected 65 bytes, 1 left"),
+    "a script cut off": (packed_by_hand(OUTPUT)[:-1], 65, "script", "truncated: expected 2 bytes, 1 left"),
     "the longest script": (
         packed_by_hand(OUTPUT)[:12] + b"\xfe\xff\xff\xff" + bytes(49),
         65,
         "script",
-        "4294967294 bytes wanted, 0 left",
+        "expected 4294967294 bytes, 0 left",
     ),
-    "an outpoint cut off": (packed_by_hand(INPUT)[:-1], 65, "outpoint", "truncated: 36 bytes wanted, 35 left"),
+    "an outpoint cut off": (packed_by_hand(INPUT)[:-1], 65, "outpoint", "truncated: expected 36 bytes, 35 left"),
     "no such entry": (
         packed_by_hand(OUTPUT._replace(entry=2**31 - 1)),
         8,

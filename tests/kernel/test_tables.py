@@ -467,7 +467,7 @@ def undone(*spent: Spent, block: bytes = SPENDING) -> bytes:
             UndoError,
             "does not match the record",
         ),
-        ({"records": [b"short"]}, UndoError, "32 bytes wanted"),
+        ({"records": [b"short"]}, UndoError, "expected 32 bytes"),
         ({"records": []}, ParameterError, "0 undo records for 1 blocks"),
         ({"heights": []}, ParameterError, "0 heights for 1 blocks"),
         ({"heights": [-2]}, ParameterError, "not a height: -2"),

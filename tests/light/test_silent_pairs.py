@@ -58,7 +58,7 @@ async def test_bip37_is_refused_for_a_database_with_a_scan_key(tmp_path: Path) -
         ) as run:
             await run.synced(world)
         for watch in (WatchList(REGTEST), plain()):
-            with pytest.raises(InexpressibleError, match="no filter finds payments to silent payment addresses"):
+            with pytest.raises(InexpressibleError, match="filters cannot find payments to silent payment addresses"):
                 async with running(
                     world, node, limits=LIMITS, store=path, mode="bip37", watch=watch, spent_source=Source(world)
                 ):

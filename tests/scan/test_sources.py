@@ -48,7 +48,7 @@ def test_a_reference_has_all_data_for_linking() -> None:
     assert block_ref(raw[:80], 0, 0, 80, REGTEST).transactions is None
     assert block_ref(raw, 0, 0, len(raw), REGTEST, 7).height == 7
     for size in (0, 1, 79):
-        with pytest.raises(errors.FormatError, match=f"header at byte 0: truncated: 80 bytes wanted, {size} left"):
+        with pytest.raises(errors.FormatError, match=f"header at byte 0: truncated: expected 80 bytes, {size} left"):
             block_ref(raw[:size], 0, 0, size, REGTEST)
 
 

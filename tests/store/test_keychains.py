@@ -187,7 +187,7 @@ def test_a_list_without_the_function_keeps_the_window(tmp_path: Path) -> None:
     without.keychains[0].use(20)
     with pytest.raises(
         KeychainError,
-        match=r"index 35 is needed now, and nothing can derive it: call add_keychain\('mine', …\) with the function",
+        match=r"index 35 is needed now, but cannot be derived: call add_keychain\('mine', …\) with the function",
     ):
         without.advance()
     assert facts(joined(path, wallet())) == before
@@ -226,7 +226,9 @@ def test_stored_descriptor_that_breaks_a_rule_stays_readable(tmp_path: Path) -> 
     with pytest.warns(DescriptorWarning):
         textfile.add(watch, f"keychain:0:{GAP_LIMIT}:{text}", "old")
     joined(path, used(watch, 3))
-    with pytest.warns(DescriptorWarning, match=f"the stored descriptor #{checksum(body)} .* is twice in one script"):
+    with pytest.warns(
+        DescriptorWarning, match=f"the stored descriptor #{checksum(body)} .* occurs twice in one script"
+    ):
         again = joined(path, WatchList(REGTEST))
     assert facts(again) == facts(watch)
     again.keychains[0].use(20)

@@ -171,14 +171,14 @@ def test_a_cut_file_is_refused_at_every_length(tmp_path: Path) -> None:
         with pytest.raises(WatchFileError, match="truncated"):
             WatchList.load(path)
     path.write_bytes(raw + b"\0")
-    with pytest.raises(WatchFileError, match="truncated or damaged, build it again"):
+    with pytest.raises(WatchFileError, match="truncated or damaged; rebuild it"):
         WatchList.load(path)
 
 
 @pytest.mark.parametrize(
     ("at", "form", "value", "message"),
     [
-        (8, "<I", 2, "version at byte 8: 2, but this version of spvfilter reads 1: build the file again"),
+        (8, "<I", 2, "version at byte 8: 2, but this version of spvfilter reads 1: rebuild the file"),
         (12, "<I", 0xFFFFFFFF, "the sections do not fill the file"),
         (24, "<Q", 1 << 62, "the sections do not fill the file"),
         (32, "<Q", 1 << 63, "the sections do not fill the file"),
@@ -222,22 +222,22 @@ def labelled(tmp_path: Path) -> tuple[Path, bytearray]:
     ("part", "at", "form", "value", "message"),
     [
         (0, 0, "=I", 1 << 30, "labels at byte 0: truncated"),
-        (0, 0, "=I", 1, "labels at byte 4: the entries or the texts are not in order"),
-        (0, 4, "=I", 1, "labels at byte 4: the entries or the texts are not in order"),
-        (0, 8, "=I", 2, "labels at byte 4: the entries or the texts are not in order"),
-        (0, 12, "=I", 0, "labels at byte 4: the entries or the texts are not in order"),
-        (0, 12, "=I", 11, "labels at byte 4: the entries or the texts are not in order"),
-        (0, 16, "=I", 10, "labels at byte 4: the entries or the texts are not in order"),
-        (0, 16, "=I", 12, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 0, "=I", 1, "labels at byte 4: the entries or texts are out of order"),
+        (0, 4, "=I", 1, "labels at byte 4: the entries or texts are out of order"),
+        (0, 8, "=I", 2, "labels at byte 4: the entries or texts are out of order"),
+        (0, 12, "=I", 0, "labels at byte 4: the entries or texts are out of order"),
+        (0, 12, "=I", 11, "labels at byte 4: the entries or texts are out of order"),
+        (0, 16, "=I", 10, "labels at byte 4: the entries or texts are out of order"),
+        (0, 16, "=I", 12, "labels at byte 4: the entries or texts are out of order"),
         (1, 0, "=I", 1 << 30, "accounts at byte .*: damaged names"),
-        (1, 0, "=I", 0, "accounts at byte .*: (damaged names|a run of entries is not in order)"),
+        (1, 0, "=I", 0, "accounts at byte .*: (damaged names|the runs of entries are out of order)"),
         (1, 4, "=I", 1 << 30, "accounts at byte .*: damaged names"),
         (1, 8, "=B", 7, "accounts at byte .*: damaged names"),
         (1, 8, "=B", 0xFF, "accounts at byte .*: damaged names"),
-        (1, 13, "=I", 2, "accounts at byte .*: a run of entries is not in order"),
-        (1, 17, "=I", 1 << 31, "accounts at byte .*: a run of entries is not in order"),
-        (1, 17, "=I", 0, "accounts at byte .*: a run of entries is not in order"),
-        (1, 21, "=I", 1, "accounts at byte .*: a run of entries is not in order"),
+        (1, 13, "=I", 2, "accounts at byte .*: the runs of entries are out of order"),
+        (1, 17, "=I", 1 << 31, "accounts at byte .*: the runs of entries are out of order"),
+        (1, 17, "=I", 0, "accounts at byte .*: the runs of entries are out of order"),
+        (1, 21, "=I", 1, "accounts at byte .*: the runs of entries are out of order"),
         (2, 0, "=B", 0xFF, "network at byte .*: not a name in ASCII"),
         (2, 0, "=B", 0x21, "not of mainnet: choose its network"),
     ],
@@ -331,14 +331,14 @@ def test_hidden_entry_passes_a_load_but_not_verify(tmp_path: Path) -> None:
     watch = WatchList.load(path)
     assert len(watch) == 2
     assert b"\x51\x51" not in watch
-    with pytest.raises(WatchFileError, match="it does not have the index of its entries"):
+    with pytest.raises(WatchFileError, match="it lacks the index of its entries"):
         verify(path)
 
 
 def test_verify_refuses_another_file(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text(f"{ADDRESS}\n")
-    with pytest.raises(WatchFileError, match="not a compiled watch list: build one from it first"):
+    with pytest.raises(WatchFileError, match="not a compiled watch list: build one from this file first"):
         verify(path)
 
 

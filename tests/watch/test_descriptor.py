@@ -251,7 +251,7 @@ def test_segwit_multisig_has_up_to_20_keys() -> None:
         inner = f"wsh(and_v(v:pk({XPUB}),multi(2,{','.join(public)})))"
         own = scripts(f"pk({XPUB})")[0][:-2]
         assert scripts(inner) == [(b"\x00\x20" + sha256(bytes.fromhex(f"{own}ad") + program).digest()).hex()]
-    assert "multi() has 21 keys, expected at most 20 keys" in refusal(f"wsh(multi(1,{','.join(keys)}))")
+    assert "multi() takes at most 20 keys here, not 21" in refusal(f"wsh(multi(1,{','.join(keys)}))")
     assert "547 bytes, more than 520: use at most 15 keys, or wsh()" in refusal(f"sh(multi(1,{','.join(keys[:16])}))")
     assert scripts(f"sh(sortedmulti(1,{','.join(keys[:15])}))")
 
@@ -447,9 +447,9 @@ def test_a_stored_leaf_that_breaks_a_rule_keeps_its_script(leaf: str) -> None:
 def test_saved_list_with_an_unsafe_descriptor_warns_and_loads(tmp_path: Path) -> None:
     body = f"tr({NUMS},v:pk({XPUB}/*))"
     text = f"{body}#{checksum(body)}"
-    assert "nobody could spend" in refusal(text)
+    assert "nobody could spend the coins" in refusal(text)
     (tmp_path / "watch").write_text(f"keychain:30:20:{text},old\n")
-    with pytest.warns(DescriptorWarning, match="not safe to use, character 69: .* nobody could spend"):
+    with pytest.warns(DescriptorWarning, match="not safe to use: character 69: .* nobody could spend"):
         watch = WatchList.load(tmp_path / "watch")
     assert (len(watch), watch.keychains[0].end, watch.keychains[0].label) == (30, 30, "old")
     assert pickle.loads(pickle.dumps(watch)) == watch  # without a second warning
@@ -461,14 +461,14 @@ def test_saved_list_with_an_unsafe_descriptor_warns_and_loads(tmp_path: Path) ->
 CAUSES = [
     (f"wpkh({XPUB}/0/*)#p54wed41", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB}/1/*)#p54wed40", "is wrong: it was mistyped or"),
-    (f"wpkh({XPUB}/0/*)#", "0 characters after '#', expected a checksum of 8"),
+    (f"wpkh({XPUB}/0/*)#", "0 characters after '#': expected a checksum of 8"),
     (f"wpkh({XPUB}/0/*", "brackets of the descriptor do not match: ')' is missing at the end"),
     (f"wpkh({XPUB}/0/*)x", "text after the last bracket"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
     (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "expected a key and one tree: tr(KEY,{A,B})"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a tree of scripts: SCRIPT or {TREE,TREE}"),
     (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "more than 128 levels"),
-    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "needs 3 signatures, but it has only 2 keys"),
+    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "needs 3 signatures, but has only 2 keys"),
     (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected a number as the first argument of multi_a()"),
     (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
     (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
@@ -478,8 +478,8 @@ CAUSES = [
     (f"wpkh({XPUB}/0h/*)", "a hardened step after xpub"),
     (f"wpkh({XPUB}/<0h;1h>/*)", "a hardened step after xpub"),
     (f"wpkh({XPUB}/<0;1>/<0;1>/*)", "two multipaths"),
-    (f"wsh(multi(1,{XPUB}/<0;1>/*,{XPUB}/<0;1;2>/*))", "differ in their number of parts"),
-    (f"wpkh({XPUB}/<0;0>/*)", "a multipath <…> has a number twice"),
+    (f"wsh(multi(1,{XPUB}/<0;1>/*,{XPUB}/<0;1;2>/*))", "must have the same number of parts"),
+    (f"wpkh({XPUB}/<0;0>/*)", "a multipath <…> contains a number twice"),
     (f"wpkh({XPUB}/<0>/*)", "two or more numbers"),
     (f"wpkh({XPUB}/<;>/*)", "two or more numbers"),
     (f"wpkh({XPUB[:-1]}k/0/*)", "is wrong: it was mistyped or"),
@@ -520,10 +520,10 @@ CAUSES = [
     (f"pkh([deadbeef/m/84h]{KEY})", "character 15: m/ in a key origin: the fingerprint replaces it"),
     (f"pkh([deadbeef/84’]{KEY})", "U+2019, is not allowed in a descriptor: write ' or h for a hardened step"),
     (f"pkh([deadbeef/84h{KEY})", "character 5: the key origin is not closed"),
-    ("BITCOIN:bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq?amount=1", "a bitcoin: URI where a descriptor is expected"),
+    ("BITCOIN:bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq?amount=1", "expected a descriptor, found a bitcoin: URI"),
     (f"[0xdeadbeef]{ZPUB}", "the origin before the extended key is invalid"),
     (f"pkh({XPUB}/m/0)", "m/ after xpub…"),
-    ("pkh(m/84h/0h/0h)", "character 5: m/… where a key is expected"),
+    ("pkh(m/84h/0h/0h)", "character 5: expected a key, found m/…"),
     ("pkh(@0/0/*)", "a placeholder @N of a wallet policy (BIP-388)"),
     (f"pkh({XPUB}/**)", "/** is the short form of wallet policies (BIP-388): in a descriptor write /<0;1>/*"),
     (f"pkh({XPUB}/{{0,1}}/*)", "write a multipath as <0;1>, not as {0,1}"),
@@ -532,7 +532,7 @@ CAUSES = [
     (f"pkh({XPUB}{'/0' * 255}/*)", "a path that leads to depth"),
     (f"pkh( {XPUB}/0/*)", "character 5: a space or line end within a descriptor"),
     (f"wsh(sortedmulti(1, {XPUB}/0/*))", "character 19: a space or line end within a descriptor"),
-    (f"pkh(0x{KEY})", "character 5: 0x where a key is expected"),
+    (f"pkh(0x{KEY})", "character 5: a key with 0x"),
     (f"pkh({KEY}/0)", "a path after a public key in hex"),
     (f"pkh({KEY}0)", "a key of 67 hex digits, expected 66"),
     (f"pkh(05{KEY[2:]})", "starts with 02 or 03, not with 05"),
@@ -541,11 +541,11 @@ CAUSES = [
     (f"wpkh(04{HYBRID[2:]})", "character 6: an uncompressed key in segwit"),
     (f"tr(04{HYBRID[2:]})", "character 4: an uncompressed key in tr()"),
     ("pkh(nonsense)", "character 5: expected a key"),
-    (f"pkh(pk({KEY}))", "character 5: pk() where a key is expected"),
-    (f"pkh({KEY},{KEY})", "pkh() has 2 arguments: expected pkh(KEY)"),
+    (f"pkh(pk({KEY}))", "character 5: expected a key, found pk()"),
+    (f"pkh({KEY},{KEY})", "pkh() has 2 arguments, expected pkh(KEY)"),
     # functions
     (f"wsh({KEY})", "character 5: wsh() needs a script such as pkh(KEY), not a key"),
-    (f"wsh(wpkh({KEY}))", "character 5: wpkh() in wsh(), expected"),
+    (f"wsh(wpkh({KEY}))", "character 5: wpkh() in wsh(): expected"),
     (f"sh(sh(pkh({KEY})))", "character 4: sh() in sh(), expected one of"),
     (f"sh(multi_a(1,{KEY}))", "multi_a() in sh(): BIP-379 allows miniscript only in wsh() and tr()"),
     (f"wsh(foo({KEY}))", "foo() in wsh(), expected a fragment of miniscript"),
@@ -555,12 +555,12 @@ CAUSES = [
     (f"wsh(and_v(v:sortedmulti(1,{KEY}),1))", "sortedmulti() within another script"),
     (f"wsh(multi_a(1,{KEY}))", "multi_a() in wsh(): write multi()"),
     (f"wsh(multi(0,{KEY}))", "character 11: multi() needs 0 signatures"),
-    (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() needs 3 signatures, but it has only 2 keys"),
+    (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() needs 3 signatures, but has only 2 keys"),
     (f"wsh(multi({KEY}))", "expected multi(NUMBER,KEY,…)"),
     (f"wsh(thresh(3,pk({KEY})))", "thresh() needs 3 of 1 scripts"),
-    (f"wsh(and_v(v:pk({KEY})))", "and_v() has 1 arguments, expected 2"),
+    (f"wsh(and_v(v:pk({KEY})))", "and_v() takes 2 arguments, not 1"),
     (f"wsh(x:pk({KEY}))", "unknown wrapper before ':'"),
-    (f"tr({KEY},{'n' * 101}:pk({KEY}))", "101 wrappers before ':', expected at most 100"),
+    (f"tr({KEY},{'n' * 101}:pk({KEY}))", "at most 100 wrappers may stand before ':', not 101"),
     ("wsh(older(0))", "older(0): expected a number from 1 to 2147483647"),
     ("wsh(sha256(00))", "expected sha256(HASH) with 64 hex digits"),
     (f"wsh(pk({KEY})x)", "text after a closing bracket"),
@@ -570,7 +570,7 @@ CAUSES = [
     (f"pkh({XPUB}/<{';'.join(map(str, range(15_000)))}>/*)", "a multipath of 15,000 numbers"),
     # the right checksum
     (f"wpkh({XPUB}/0/*)#p54wed41", "write #p54wed40 if the text before '#' is right"),
-    (XPUB, "does not name a type of addresses"),
+    (XPUB, "does not say which type of addresses"),
     (ZPUB + "/0/*", "zpub… with a path after it"),
     (ZPUB[:-1] + "t", "is wrong: it was mistyped or"),
 ]
@@ -613,7 +613,7 @@ def test_a_prefix_names_a_script_type(prefix: str, kind: str) -> None:
     network = MAINNET if prefix in ("ypub", "zpub") else SIGNET
     assert [each.kind for each in parse_descriptor(key_of(prefix), network)] == [kind, kind]
     assert [each.kind for each in parse_descriptor(f"[deadbeef/84h]{key_of(prefix)}", network)] == [kind, kind]
-    assert "depth 4, more than that of an account" in refusal(key_of(prefix, 4), network)
+    assert "depth 4, deeper than an account" in refusal(key_of(prefix, 4), network)
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)

@@ -64,9 +64,9 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
         (f"bitcoin:?bc={TESTNET}", "an address of testnet3"),
         (f"bitcoin:{ADDRESS}?bc={ADDRESS[:-1]}", "checksum"),
         (f"bitcoin:?bc={WIF}", "private key"),
-        (f"bitcoin:{ADDRESS}?label={WIF}", "the label has a word that looks like a private key"),
-        (f"bitcoin:{ADDRESS}?label={PHRASE}", "the label has a text that looks like a seed phrase"),
-        (f"bitcoin:?bc={KEY}", "a public key where an address is expected"),
+        (f"bitcoin:{ADDRESS}?label={WIF}", "the label contains a word that looks like a private key"),
+        (f"bitcoin:{ADDRESS}?label={PHRASE}", "the label contains a text that looks like a seed phrase"),
+        (f"bitcoin:?bc={KEY}", "expected an address, found a public key"),
         (f"bitcoin:{ADDRESS}?label=a%00b", "surrogates or NUL"),
         (f"bitcoin:{ADDRESS}?x={'0' * 5_000}", "at most 4,000"),
         ("bitcoin:tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "an address of testnet3"),
@@ -103,9 +103,9 @@ def test_comma_in_the_parameters_of_a_uri_belongs_to_it(tmp_path: Path) -> None:
 
 
 WORDS = [
-    (KEY, "a public key where an address is expected: give its address, or in a watch list write pubkey:"),
-    ("04" + "ab" * 64, "a public key where an address is expected"),
-    ("ab" * 32, "64 hex digits where an address is expected"),
+    (KEY, "expected an address, found a public key: give its address, or in a watch list write pubkey:"),
+    ("04" + "ab" * 64, "expected an address, found a public key"),
+    ("ab" * 32, "expected an address, found 64 hex digits"),
     (WIF, "looks like a private key"),
     (PHRASE, "looks like a seed phrase"),
     (PHRASE.upper(), "looks like a seed phrase"),

@@ -65,7 +65,7 @@ def by_embit(text: str) -> Answer:
 # descriptor and this package's message.
 Rule = Callable[[str, str], bool]
 BDK_ACCEPTS: dict[str, Rule] = {
-    "BIP-379, Core's IsNotSatisfiable: nobody can spend": lambda text, message: "no one can ever spend" in message,
+    "BIP-379, Core's IsNotSatisfiable: nobody can spend": lambda text, message: "nobody can ever spend" in message,
     "BIP-379: timelocks below 2^31": lambda text, message: "expected a number from 1 to 2147483647" in message,
     "BIP-389: no number twice in a multipath": lambda text, message: "a number twice" in message,
     "BIP-382 and 386: no uncompressed keys in wsh() and tr()": lambda text, message: (

@@ -295,7 +295,7 @@ RULES = [  # a script that is valid in wsh() and in a leaf of tr(), but for a ru
     (f"and_v(pk_k({A}),pk({B}))", "and_v() needs a script of type V, found Kondu"),
     (f"and_b(pk({A}),pk({B}))", "and_b() needs a script of type W, found Bondu: write a: or s: before it"),
     (f"or_d(v:pk({A}),pk({B}))", "or_d() needs a script of type Bdu, found Von"),
-    (f"or_i(pk({A}),v:pk({B}))", "or_i() needs two scripts of one type, found Bondu and Von"),
+    (f"or_i(pk({A}),v:pk({B}))", "or_i() needs two scripts of the same type, found Bondu and Von"),
     (f"c:pk({A})", "c: needs a script of type K, found Bondu"),
     (f"thresh(1,pk({A}),pk({B}))", "thresh() needs a script of type Wdu, found Bondu"),
     (f"or_d(pk({A}),{HASH})", "can be spent without a signature"),
@@ -304,9 +304,9 @@ RULES = [  # a script that is valid in wsh() and in a leaf of tr(), but for a ru
     (f"and_v(v:pk({A}),and_v(v:after(100),after(500000000)))", "and_v() mixes timelocks"),
     (f"and_v(v:pk({A}),or_b({HASH},s:pk({B})))", "or_b() makes the script malleable"),
     (f"and_v(v:pk({A}),or_d({HASH},pk({B})))", "or_d() makes the script malleable"),
-    (f"or_d(pk({A}),and_v(v:pk({A}),older(1)))", "this key is twice in one script"),
-    ("0", "no one can ever spend"),
-    (f"and_v(v:pk({A}),0)", "no one can ever spend"),
+    (f"or_d(pk({A}),and_v(v:pk({A}),older(1)))", "this key occurs twice in one script"),
+    ("0", "nobody can ever spend"),
+    (f"and_v(v:pk({A}),0)", "nobody can ever spend"),
 ]
 
 
@@ -365,8 +365,8 @@ def limit(number: int, kind: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "most", "cause"),
     [
-        ("bytes", 102, "the script of wsh() has 3,608 bytes, and nodes relay at most 3,600"),
-        ("items", 100, "needs 101 witness items, more than the 100 relayed"),
+        ("bytes", 102, "the script of wsh() is 3,608 bytes long, but nodes relay at most 3,600"),
+        ("items", 100, "needs 101 witness items, but nodes relay at most 100"),
         ("operations", 50, "executes 205 operations, more than the 201 allowed"),
     ],
 )

@@ -80,7 +80,7 @@ def test_commands_without_blocks_refuse_the_line_by_its_number(tmp_path: Path) -
 def test_filters_and_clients_refuse_the_list(tmp_path: Path) -> None:
     watch = loaded(tmp_path, LINES)
     for elements in (watch.bloom_elements, watch.gcs_elements):
-        with pytest.raises(InexpressibleError, match="no filter finds data prefixes and script types"):
+        with pytest.raises(InexpressibleError, match="filters cannot find data prefixes or script types"):
             elements()
     with pytest.raises(InexpressibleError):
         Bip37Filter.for_watchlist(watch, 0.001)

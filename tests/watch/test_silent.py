@@ -155,7 +155,7 @@ SPSPEND = encoded("spspend", WALLET.scan_key + WALLET.spend_key)
         (f"sp({WALLET.scan_text})#aaaaaaaa", "checksum of the descriptor is wrong"),
         (f"sp({WALLET.scan_text})x", "expected sp("),
         (f"sp([dead]{WALLET.scan_text})", "4 hex digits"),
-        (f"sp(pk({SPEND}))", "pk() where a key is expected"),
+        (f"sp(pk({SPEND}))", "expected a key, found pk()"),
         (f"sp({WALLET.scan_text}", "brackets"),
         (f"sp({'a' * 5_000})", "at most 4,000 characters"),
         (f"sh(sp({WALLET.scan_text}))", "private key of silent payments"),

@@ -122,7 +122,10 @@ BAD = [
     ("Script:51", "unknown kind"),
     (f"{ADDRESS},a\x00b", "NUL"),
     (f"{ADDRESS} {OTHER}", "a space after an address"),
-    (f"{ADDRESS},KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn", "the label has a word that looks like a pri"),
+    (
+        f"{ADDRESS},KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn",
+        "the label contains a word that looks like a pri",
+    ),
     ("script:51,my xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPG", "extended private key"),
 ]
 

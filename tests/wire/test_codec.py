@@ -135,7 +135,7 @@ def test_the_division_of_a_stream_changes_no_frame(stream: bytes, sizes: list[in
 def test_a_bad_message_costs_no_other_message() -> None:
     found = decoded(UNSUMMED + GOOD + UNNAMED + GOOD, [])
     assert found[1] == found[3] == Frame("inv", b"\x00")
-    assert found[0] == ("checksum", "inv: checksum 01020304, but the payload's is 1406e058")
+    assert found[0] == ("checksum", "inv: checksum 01020304, but the payload's checksum is 1406e058")
     assert found[2] == ("command", "command 690076000000000000000000 is not printable ASCII padded with NULs")
     assert len(found) == 4
 

@@ -315,9 +315,9 @@ def test_a_bad_message_costs_no_other_message() -> None:
     assert [type(error) for error in errors] == [EnvelopeError, EnvelopeError, MessageError, MessageError]
     assert (
         str(errors[2])
-        == "inv: inventory count at byte 0: truncated: 2 items of at least 36 bytes claimed, 40 bytes left"
+        == "inv: inventory count at byte 0: truncated: 2 items of at least 36 bytes each, but only 40 bytes left"
     )
-    assert str(errors[3]) == "ping: nonce at byte 0: truncated: 8 bytes wanted, 0 left"
+    assert str(errors[3]) == "ping: nonce at byte 0: truncated: expected 8 bytes, 0 left"
     assert sent(peer) == []
 
 

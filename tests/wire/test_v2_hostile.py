@@ -159,7 +159,7 @@ def test_packets_before_the_end_of_the_version_packet_are_bounded(sizes: tuple[i
     far.feed(keys.terminators[Role.OUTBOUND] + b"".join(decoys) + encoder.encode(b""))
     found = items(far)
     assert far.is_established == is_within
-    assert found == [] if is_within else "bytes of packets before the version packet's end" in str(found)
+    assert found == [] if is_within else "bytes of packets before the end of the version packet" in str(found)
 
 
 def test_long_packets_are_refused_at_once() -> None:

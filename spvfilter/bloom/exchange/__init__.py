@@ -1,4 +1,4 @@
-"""Read Bloom filters of other programs, and write those of Parquet, Spark, RedisBloom and Guava."""
+"""Read other programs' Bloom filters, and write those of Parquet, Spark, RedisBloom and Guava."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ _JSON = b'{"m":'  # Go writes JSON without spaces, in the order of the members.
 def read_bits_and_blooms(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
     """Return the filter in the bytes that WriteTo or MarshalJSON of bits-and-blooms wrote.
 
-    Its hash family is BitsAndBloomsHash. Version 1 of the library hashed with FNV and wrote the same format: such a
-    file is read without an error, and its keys are missed.
+    Its hash family is BitsAndBloomsHash. Version 1 of the library wrote the same format but hashed with FNV: such a
+    file is read without an error, but its keys are not found.
 
     Args:
         raw: The bytes, binary or JSON.

@@ -1,4 +1,4 @@
-"""Read Filter.db, the filter of partition keys next to an SSTable of Cassandra.
+"""Read Filter.db, the filter of partition keys that Cassandra stores next to each SSTable.
 
 All integers are big endian:
 
@@ -45,8 +45,8 @@ def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = 
 
     Args:
         raw: The bytes of the file.
-        release: Release of Cassandra, which the file does not contain. The name of the file begins with two letters.
-            They are ia to lb for 2 (releases 1.2 to 2.2), ma to me for 3, and na, nb, oa or da for 4 and 5.
+        release: Release of Cassandra, which the file does not contain. The first two letters of the file's name show
+            it: ia to lb for 2 (releases 1.2 to 2.2), ma to me for 3, and na, nb, oa or da for 4 and 5.
         encode: Type of the keys: None for serialized partition keys (an int is big endian), "utf-8" for text.
 
     Raises:
@@ -56,8 +56,8 @@ def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = 
     """
     if release is None:
         raise ParameterError(
-            "a Filter.db does not name its release: pass release= as 2 (files ia to lb), 3 (ma to me) or 4 (na, nb, oa,"
-            " da, also of release 5)"
+            "a Filter.db does not name its release: pass release= as 2 (files ia to lb), 3 (ma to me) or 4 (na, nb, "
+            "oa, da; also for release 5)"
         )
     release = 4 if release == 5 else release
     hashing = CassandraHash(release)

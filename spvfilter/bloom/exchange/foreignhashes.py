@@ -1,7 +1,7 @@
 """The hash families of Guava, pybloom-live, pybloomfiltermmap3, bits-and-blooms and Cassandra, written in Python.
 
-The kernel treats them as custom families. The key of a family contains its name and parameters where they fit, so that
-a filter file is opened again without an argument. Sources:
+The kernel treats them as custom families. The key of a family contains its name and, where they fit, its parameters, so
+that you can reopen a filter file without passing the family. Sources:
 
 - Guava: BloomFilterStrategies of Guava 31.1
 - pybloom-live: make_hashfuncs of versions 3.1 and 4.0
@@ -62,7 +62,7 @@ class GuavaHash:
     """The hash functions of Guava's BloomFilter, as a hash family. Raises ParameterError for any other strategy."""
 
     strategy: int = 64
-    """64 for MURMUR128_MITZ_64, which Guava uses for new filters; 32 for MURMUR128_MITZ_32 of old ones."""
+    """64 for MURMUR128_MITZ_64, which Guava uses for new filters; 32 for MURMUR128_MITZ_32, which old ones use."""
     family = Family.CUSTOM
     """Number of the family in files."""
 
@@ -127,7 +127,7 @@ class CassandraHash:
 
     def __post_init__(self) -> None:
         if self.release not in (2, 3, 4):
-            raise ParameterError(f"release must be 2, 3 or 4 (also for release 5), not {self.release!r}")
+            raise ParameterError(f"release must be 2, 3 or 4 (4 also stands for release 5), not {self.release!r}")
 
     @property
     def key(self) -> bytes:
@@ -197,7 +197,7 @@ class PybloomLiveHash:
     """
 
     version: int
-    """Major version of pybloom-live, 3 or 4. They differ where all functions together take 128 bits or less."""
+    """Major version of pybloom-live, 3 or 4. They differ if all functions together take at most 128 bits."""
     size: int
     """Bytes of a digest for each function: 2 below 2^15 bits a slice, 4 below 2^31 bits, else 8."""
     family = Family.CUSTOM
@@ -282,7 +282,7 @@ def _seeded(seed: int, data: bytes) -> int:
 
 
 def family_of(key: bytes) -> BitsAndBloomsHash | CassandraHash | GuavaHash | PybloomLiveHash | None:
-    """Return the family of this module that has this key, None if there is none. Seeds are not in the key."""
+    """Return the family of this module with this key, or None. Seeds are not in the key."""
     families: tuple[BitsAndBloomsHash | CassandraHash | GuavaHash | PybloomLiveHash, ...] = (
         BitsAndBloomsHash(),
         *(GuavaHash(strategy) for strategy in (32, 64)),

@@ -8,7 +8,7 @@ All integers are big endian:
     64-bit words
 
 Bit b is bit b % 64 of word b // 64. Source: BloomFilter and BloomFilterStrategies of Guava 31.1. The bytes do not name
-the funnel, the rule that turns a key into bytes.
+the funnel, which is the rule that turns a key into bytes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_guava(raw: Buffer, *, funnel: str | None = None, charset: str | None = 
     strategy = number(view, 0, 1, "strategy", signed=True)
     if strategy not in (0, 1):
         raise FormatError(
-            f"strategy {strategy}, expected 0 or 1: is this a file of another program?", offset=0, field="strategy"
+            f"strategy {strategy}, expected 0 or 1: did another program write this file?", offset=0, field="strategy"
         )
     functions = number(view, 1, 1, "hash_funcs")
     check_functions(functions, 1)
@@ -95,7 +95,8 @@ def write_guava(filter: BloomFilter) -> bytes:
     words, rest = divmod(filter.bits, WORD)
     if filter.partitioned or rest or not 1 <= words <= _MAX_WORDS or not 1 <= filter.hash_funcs <= _MAX_FUNCTIONS:
         raise ParameterError(
-            f"Guava has no such filter: it needs a multiple of {WORD} bits, 1 to {_MAX_FUNCTIONS} hash functions and"
+            f"Guava cannot read this filter: it needs a multiple of {WORD} bits, 1 to {_MAX_FUNCTIONS} hash functions "
+            "and"
             f" one plane: {filter!r}"
         )
     body = bytearray(filter.bits // 8)
@@ -123,7 +124,7 @@ def _encoding(funnel: str | None, charset: str | None) -> tuple[Encoding, Callab
         raise ParameterError(f"unknown charset {charset!r}") from None
     if name in _AMBIGUOUS:
         raise ParameterError(
-            f"Java and Python write {name} with another byte order: name {name}-be or {name}-le, or pass"
+            f"Java and Python write {name} in different byte orders: pass {name}-be or {name}-le, or pass"
             " funnel='byteArray' and encode the keys yourself"
         )
     return (Encoding.UTF8, None) if name == "utf-8" else (Encoding.CALLABLE, partial(_encoded, name, "strict"))

@@ -1,4 +1,4 @@
-"""SparkHash and RedisBloomHash: the hash families of other programs' filters. The kernel implements them."""
+"""SparkHash and RedisBloomHash: hash families of other programs, implemented in the kernel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1  # Range of an i32.
 class SparkHash:
     """The hash functions of Spark's BloomFilter, as a hash family.
 
-    Version 1 belongs to Spark before 4.1, version 2 to later versions. The type of the keys selects the method of
-    Spark: "int64" its integers (putLong), "utf-8" its strings, bytes its binaries. Raises ParameterError for another
-    version, a seed in version 1, or a seed that is not an i32.
+    Version 1 belongs to Spark before 4.1, version 2 to later versions. The type of the keys decides which of Spark's
+    methods it matches: "int64" for integers (putLong), "utf-8" for strings, bytes for binaries. Raises ParameterError
+    for another version, a seed in version 1, or a seed that is not an i32.
     """
 
     version: int = 2

@@ -1,4 +1,4 @@
-"""The Bloom filters of a Parquet file, found through its footer, without reading a column.
+"""Read the Bloom filters of a Parquet file through its footer, without reading any column.
 
 A file ends with the footer (FileMetaData in Thrift's compact protocol), its size as u32 little endian, and PAR1.
 Source: parquet-format, README.md and parquet.thrift.
@@ -72,7 +72,7 @@ def column_filters(
 ) -> list[SplitBlockFilter | None]:
     """Return the filters of a column, one for each row group; None for a row group without a filter.
 
-    A row group has no row with a key that its filter does not contain.
+    If a filter does not contain a key, no row of its row group does.
 
     Args:
         path: Path of the file, its URL (such as s3://bucket/file, with the extra `remote`), or an open binary file
@@ -163,12 +163,12 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType | TypedKeys
         )
     length, start = header_of(memoryview(_bytes_at(file, offset, MAX_HEADER)), offset)
     if offset + start + length > size - _TAIL:
-        message = f"truncated: {length} bytes wanted, {size - _TAIL - offset - start} present"
+        message = f"truncated: expected {length} bytes, got {size - _TAIL - offset - start}"
         raise FormatError(message, offset=offset + start, field="blocks")
     blocks = _bytes_at(file, offset + start, length)
     if len(blocks) != length:
         raise FormatError(
-            f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks"
+            f"truncated: expected {length} bytes, got {len(blocks)}", offset=offset + start, field="blocks"
         )
     kind = SplitBlockFilter if keys in _PLAIN else TypedBlockFilter
     return kind._copied(memoryview(blocks), cast(ParquetType, keys))
@@ -259,7 +259,7 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
         cursor.at = start
     found, names = _chunks(cursor, wire, column, None, known)
     if not names:
-        raise cursor.wrong("a row group without columns" if known is None else f"a row group without column {known}")
+        raise cursor.wrong("a row group has no columns" if known is None else f"a row group lacks column {known}")
     if not found:
         if known is not None:
             raise cursor.wrong(f"column {known} is {column!r} in one row group and {names[0]!r} in another")

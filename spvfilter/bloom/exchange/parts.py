@@ -1,4 +1,4 @@
-"""Steps that several formats share: names of foreign files, exact lengths, big-endian words, filters over bits."""
+"""Steps shared by several formats: recognize other programs' files, check lengths, swap words, wrap bits in filters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ REDIS = b""
 _TEXT: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
 _SCALABLE = "a ScalableBloomFilter of pybloom-live: read it with read_scalable_pybloom_live"
 RBLOOM = (
-    "a file of rbloom, which does not contain the hash function of its program, so it cannot be read: add the keys to a"
-    " new filter instead"
+    "a file of rbloom, which cannot be read because it does not contain the program's hash function: add the keys to "
+    "a new filter instead"
 )
-"""Words for a file of rbloom in error messages."""
+"""How error messages describe a file of rbloom."""
 _MOST_RBLOOM = 100  # Hash functions of a filter of rbloom with a rate of 1e-30 (our choice).
 _MAKES = {  # First bytes of files that are often mistaken for each other, and the advice for each.
     b"SPVBLOOM": "a filter file of spvfilter: open it with BloomFilter.open",
@@ -47,8 +47,8 @@ _MAKES = {  # First bytes of files that are often mistaken for each other, and t
 def viewed(raw: Buffer, own: bytes | None = None) -> memoryview:
     """Return a view of the bytes of a file.
 
-    Raises FormatError if the file starts like a file of another program. `own` is the beginning that is expected.
-    Only files of Redis may start like those of rbloom: with a small number, u64, little endian.
+    Raises FormatError if the file starts like a file of another program. `own` is the expected beginning. Only files of
+    Redis may start like those of rbloom: with a small number, u64, little endian.
     """
     view = memoryview(raw).cast("B")
     for start, make in _MAKES.items():
@@ -62,7 +62,7 @@ def viewed(raw: Buffer, own: bytes | None = None) -> memoryview:
 def number(view: memoryview, at: int, size: int, field: str, *, signed: bool = False) -> int:
     """Return the big-endian integer of `size` bytes at `at`. Raises FormatError if the file ends before its end."""
     if len(view) < at + size:
-        raise FormatError(f"truncated: {at + size} bytes wanted, {len(view)} present", offset=len(view), field=field)
+        raise FormatError(f"truncated: expected {at + size} bytes, got {len(view)}", offset=len(view), field=field)
     return int.from_bytes(view[at : at + size], "big", signed=signed)
 
 
@@ -70,7 +70,7 @@ def check_functions(count: int, at: int) -> None:
     """Raise FormatError unless a filter may have `count` hash functions."""
     if not 1 <= count <= MAX_HASH_FUNCS:
         raise FormatError(
-            f"{count} hash functions, expected 1 to {MAX_HASH_FUNCS}: is this a file of another program?",
+            f"{count} hash functions, expected 1 to {MAX_HASH_FUNCS}: did another program write this file?",
             offset=at,
             field="hash_funcs",
         )
@@ -79,7 +79,7 @@ def check_functions(count: int, at: int) -> None:
 def check_length(view: memoryview, size: int, field: str) -> None:
     """Raise FormatError unless the file has `size` bytes."""
     if len(view) < size:
-        message = f"truncated: {size} bytes wanted, {len(view)} present"
+        message = f"truncated: expected {size} bytes, got {len(view)}"
         raise FormatError(message, offset=len(view), field=field)
     if len(view) > size:
         raise FormatError(f"{len(view) - size} trailing bytes", offset=size, field=field)

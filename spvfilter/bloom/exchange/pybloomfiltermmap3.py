@@ -45,7 +45,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
 
     Args:
         raw: The bytes of the file.
-        encode: Type of the keys: None for bytes, "utf-8" for text. Both have the same hashes. Keys of other types are
+        encode: Type of the keys: None for bytes, "utf-8" for text. Both give the same hashes. Keys of other types are
             not supported, because the library hashes their Python hash.
 
     Raises:
@@ -56,7 +56,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
     encoding = text_encoding(encode)
     view = viewed(raw, MAGIC)
     if len(view) < _START:
-        raise FormatError(f"truncated: {_START} bytes wanted, {len(view)} present", offset=len(view), field="header")
+        raise FormatError(f"truncated: expected {_START} bytes, got {len(view)}", offset=len(view), field="header")
     magic, bits, size, capacity, rate, functions, seeds, version = _HEADER.unpack_from(view)
     if magic != MAGIC:
         raise FormatError(f"not a file of pybloomfiltermmap3: it starts with {magic!r}", offset=0, field="magic")

@@ -69,7 +69,7 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
         version = 4 if version in (None, 3) else version  # both hash alike
     elif version is None:
         raise ParameterError(
-            "this file is of version 3 or 4 of pybloom-live, which hash differently: pass version= as 3 or 4"
+            "this file is from version 3 or 4 of pybloom-live, which hash differently: pass version=3 or version=4"
         )
     hashing = PybloomLiveHash(version, size)
     shape = slices * span, slices, hashing, Encoding.UTF8
@@ -95,7 +95,7 @@ def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> li
     """
     view = memoryview(raw).cast("B")
     if len(view) < _SCALABLE.size:
-        message = f"truncated: {_SCALABLE.size} bytes wanted, {len(view)} present"
+        message = f"truncated: expected {_SCALABLE.size} bytes, got {len(view)}"
         raise FormatError(message, offset=len(view), field="header")
     if not is_scalable(view):
         viewed(view)
@@ -103,11 +103,11 @@ def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> li
     *_, count = _SCALABLE.unpack_from(view)
     if not 0 <= count <= _MOST:
         raise FormatError(
-            f"{count} filters, expected 0 to {_MOST}: is this a file of another program?", offset=28, field="filters"
+            f"{count} filters, expected 0 to {_MOST}: did another program write this file?", offset=28, field="filters"
         )
     at = _SCALABLE.size + 8 * count
     if len(view) < at:
-        raise FormatError(f"truncated: {at} bytes wanted, {len(view)} present", offset=len(view), field="lengths")
+        raise FormatError(f"truncated: expected {at} bytes, got {len(view)}", offset=len(view), field="lengths")
     ends = [*accumulate(struct.unpack_from(f"<{count}Q", view, _SCALABLE.size), initial=at)]
     check_length(view, ends[-1], "filters")
     return [read_pybloom_live(view[start:end], version=version) for start, end in pairwise(ends)]
@@ -122,12 +122,12 @@ def is_scalable(raw: Buffer) -> bool:
 def _shape(view: memoryview) -> tuple[float, int, int, int]:
     """Return rate, slices, bits of a slice and capacity. Raises FormatError if the file has the wrong length."""
     if len(view) < _HEADER.size:
-        message = f"truncated: {_HEADER.size} bytes wanted, {len(view)} present"
+        message = f"truncated: expected {_HEADER.size} bytes, got {len(view)}"
         raise FormatError(message, offset=len(view), field="header")
     rate, slices, span, capacity, _ = _HEADER.unpack_from(view)
     if not 0 < rate < 1:
         raise FormatError(
-            f"a false-positive rate of {rate!r}: is this a file of another program?", offset=0, field="rate"
+            f"a false-positive rate of {rate!r}: did another program write this file?", offset=0, field="rate"
         )
     check_functions(slices, 8)
     if span < 1:

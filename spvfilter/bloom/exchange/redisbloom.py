@@ -91,8 +91,8 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
         encode: Type of the keys, which the chunks do not contain: None for bytes, "utf-8" for strings.
 
     Raises:
-        FormatError: The chunks are truncated, damaged, too many or out of order. The filter has a seed other than the
-            default, or 32-bit hashes, which current versions of RedisBloom do not make.
+        FormatError: The chunks are truncated, damaged, too many or out of order. Also raised if the filter has a seed
+            other than the default, or 32-bit hashes, which RedisBloom no longer makes.
         ParameterError: `encode` is a type that Redis does not have.
         TooLargeError: A sub-filter does not fit into memory.
     """
@@ -100,7 +100,7 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
     given = iter(chunks)
     number, header = next(given, (0, b""))
     if number != 1:
-        raise FormatError(f"the first chunk has number {number}, not 1", offset=0, field="chunk")
+        raise FormatError(f"the first chunk must have number 1, not {number}", offset=0, field="chunk")
     links = [*_links(header)]
     filters = [_made(link, encode) for link in links]
     bodies = [memoryview(made.buffer).cast("B") for made in filters]
@@ -121,7 +121,7 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
             at, within = at + 1, 0
     if at < len(bodies):
         raise FormatError(
-            f"truncated: {sum(map(len, bodies))} bytes wanted, {done - 1} present", offset=done - 1, field="chunk"
+            f"truncated: expected {sum(map(len, bodies))} bytes, got {done - 1}", offset=done - 1, field="chunk"
         )
     return filters
 
@@ -138,10 +138,10 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     refuse_other_kinds(filter)
     capacity, rate = filter.capacity, filter.nominal_fp_rate
     if not isinstance(filter.hashing, RedisBloomHash) or capacity is None or rate is None:
-        raise ParameterError(f"RedisBloom has no such filter; make it with redisbloom_filter: {filter!r}")
+        raise ParameterError(f"RedisBloom cannot load this filter; make it with redisbloom_filter: {filter!r}")
     each = -math.log(rate) / _LN2_SQUARED
     if filter.partitioned or filter.bits % 64 or filter.hash_funcs != math.ceil(_LN2 * each):
-        raise ParameterError(f"RedisBloom has no such filter; make it with redisbloom_filter: {filter!r}")
+        raise ParameterError(f"RedisBloom cannot load this filter; make it with redisbloom_filter: {filter!r}")
     estimate = filter.approx_len
     items = capacity if math.isinf(estimate) else round(estimate)
     body = filter.dump()
@@ -180,12 +180,10 @@ def redisbloom_chunks(raw: memoryview) -> Iterator[tuple[int, bytes]]:
 def _links(raw: bytes) -> Iterator[_Link]:
     """Yield the description of each sub-filter in the header. Raises FormatError."""
     if len(raw) < _HEADER.size:
-        raise FormatError(
-            f"truncated: {_HEADER.size} bytes wanted, {len(raw)} present", offset=len(raw), field="header"
-        )
+        raise FormatError(f"truncated: expected {_HEADER.size} bytes, got {len(raw)}", offset=len(raw), field="header")
     _, count, options, _ = _HEADER.unpack_from(raw)
     if not 1 <= count <= _MAX_FILTERS:
-        raise FormatError(f"{count} sub-filters, from 1 to {_MAX_FILTERS} are supported", offset=8, field="sub-filters")
+        raise FormatError(f"{count} sub-filters, but 1 to {_MAX_FILTERS} are supported", offset=8, field="sub-filters")
     if options & ~_KNOWN or not options & _LONG_HASHES:
         raise FormatError(
             f"options {options:#x}: only filters with 64-bit hashes are supported", offset=12, field="options"

@@ -58,7 +58,7 @@ def spark_filter(
     _refuse_encoding(encode)
     bits = int(-capacity * math.log(fp_rate) / (math.log(2) * math.log(2)))
     if bits < 1:
-        raise ParameterError(f"{capacity} keys at {fp_rate:g} take no bit, and Spark has no such filter")
+        raise ParameterError(f"{capacity} keys at {fp_rate:g} need no bits, and Spark has no filter without bits")
     functions = max(1, math.floor(bits / capacity * math.log(2) + 0.5))
     whole = -(-bits // WORD) * WORD
     hashing = SparkHash(version, seed)
@@ -84,7 +84,7 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
     view = viewed(raw)
     version = number(view, 0, 4, "version", signed=True)
     if version not in (1, 2):
-        raise FormatError(f"version {version}, only 1 and 2 are supported", offset=0, field="version")
+        raise FormatError(f"unsupported version {version} (only 1 and 2 are supported)", offset=0, field="version")
     functions = number(view, 4, 4, "hash_funcs", signed=True)
     check_functions(functions, 4)
     at = 4 + 4 * version
@@ -120,7 +120,7 @@ def write_spark(filter: BloomFilter) -> bytes:
         or filter.bits // WORD > _MAX_INT
         or filter.encoding not in _ENCODINGS.values()
     ):
-        raise ParameterError(f"Spark has no such filter; make it with spark_filter: {filter!r}")
+        raise ParameterError(f"Spark cannot read this filter; make it with spark_filter: {filter!r}")
     seed = struct.pack(">i", hashing.seed) if hashing.version == 2 else b""
     head = struct.pack(">ii", hashing.version, filter.hash_funcs) + seed + struct.pack(">i", filter.bits // WORD)
     body = bytearray(filter.bits // 8)

@@ -52,8 +52,8 @@ _CHOSEN = bytes.fromhex("1c1c0000")  # A union whose first member, an empty stru
 class SplitBlockFilter(BloomBits):
     """A Bloom filter in the format of Parquet files, which Arrow, DuckDB and Spark read.
 
-    The number of its blocks is a power of two, because Arrow needs that, and the smallest that keeps `fp_rate`
-    (spvfilter.bloom.sizing). It is at most 128 MiB. The filter is never full. The methods `add`, `in`, `update`,
+    The number of blocks is the smallest power of two (which Arrow requires) that keeps `fp_rate`
+    (spvfilter.bloom.sizing). The filter takes at most 128 MiB. It is never full. The methods `add`, `in`, `update`,
     `contains_many` and `|=` are documented at spvfilter.kernel.BitCore; batches may be columns. The length is estimated
     from the bits, as for BloomFilter.
 
@@ -89,7 +89,7 @@ class SplitBlockFilter(BloomBits):
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, keys: ParquetType = "bytes") -> Self:
-        """Make a filter from its bytes in a Parquet file: header and blocks.
+        """Make a filter from its header and blocks, as they are in a Parquet file.
 
         Raises FormatError if the bytes are truncated, too long or not a filter, or if they have another algorithm, hash
         or compression. Raises ParameterError for an unknown type of keys.
@@ -98,7 +98,7 @@ class SplitBlockFilter(BloomBits):
         size, start = header_of(view, 0)
         if len(view) != start + size:
             said = (
-                f"truncated: {start + size} bytes wanted, {len(view)} present"
+                f"truncated: expected {start + size} bytes, got {len(view)}"
                 if len(view) < start + size
                 else "trailing bytes"
             )
@@ -124,7 +124,7 @@ class SplitBlockFilter(BloomBits):
             return cls.from_bytes(file.read(MAX_SIZE + MAX_HEADER + 1), keys=keys)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file of its own, as BloomFilter.save does: header and blocks. Raises OSError."""
+        """Write header and blocks to a file of their own, as BloomFilter.save does. Raises OSError."""
         with replaced(Path(path)) as file:
             file.write(bytes(self))
 
@@ -147,7 +147,7 @@ class SplitBlockFilter(BloomBits):
 
     @property
     def blocks(self) -> int:
-        """Number of the filter's blocks, which have 256 bits each."""
+        """Number of 256-bit blocks in the filter."""
         return self.cells // SPLIT_BLOCK_BITS
 
     @property

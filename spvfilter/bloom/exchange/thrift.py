@@ -1,7 +1,7 @@
-"""A reader of Thrift's compact protocol, which Parquet uses for its footer and for the headers of its filters.
+"""Read Thrift's compact protocol, which Parquet uses for its footer and for the headers of its filters.
 
-A struct is a sequence of fields that ends with a zero byte. A field is a byte and a value. The byte has the difference
-to the last field's number in its high half and the type in its low half. If the difference is 0, the number follows as
+A struct is a sequence of fields that ends with a zero byte. A field is a byte and a value. The high half of the byte is
+the difference from the previous field's number, the low half is the type. If the difference is 0, the number follows as
 a zigzag varint.
 
 Integers are zigzag varints. Source: Apache Thrift, thrift-compact-protocol.md.
@@ -51,13 +51,13 @@ class Thrift:
         self.at: int = 0
 
     def wrong(self, said: str) -> FormatError:
-        """Return the error for the value that was read last."""
+        """Return an error at the value that was just read."""
         return FormatError(said, offset=self._offset + self.at, field=self._name)
 
     def take(self, size: int) -> bytes:
         """Return the next `size` bytes."""
         if size > len(self._raw) - self.at:
-            raise self.wrong(f"truncated: {size} bytes wanted, {len(self._raw) - self.at} present")
+            raise self.wrong(f"truncated: expected {size} bytes, got {len(self._raw) - self.at}")
         self.at += size
         return self._raw[self.at - size : self.at]
 
@@ -66,7 +66,7 @@ class Thrift:
         value = 0
         for shift in range(0, 7 * _LONGEST, 7):
             if self.at >= len(self._raw):
-                raise self.wrong("truncated: 1 bytes wanted, 0 present")
+                raise self.wrong("truncated: expected 1 byte, got 0")
             byte = self._raw[self.at]
             self.at += 1
             value |= (byte & 0x7F) << shift
@@ -88,7 +88,7 @@ class Thrift:
         return self.take(self.varint())
 
     def fields(self, wire: Wire = Wire.STRUCT) -> Iterator[tuple[int, Wire]]:
-        """Yield number and type of each field of a struct. The caller must read or skip a field before the next one."""
+        """Yield the number and type of each field of a struct. The caller must read or skip each before the next."""
         if wire is not Wire.STRUCT:
             raise self.wrong(f"{wire.name} where a struct is expected")
         number = 0
@@ -100,7 +100,7 @@ class Thrift:
             yield number, self._wire(start & 15)
 
     def items(self, wire: Wire) -> Iterator[Wire]:
-        """Yield the type of each item of a list. The caller must read or skip an item before the next one."""
+        """Yield the type of each item of a list. The caller must read or skip each before the next."""
         if wire not in (Wire.LIST, Wire.SET):
             raise self.wrong(f"{wire.name} where a list is expected")
         start = self.take(1)[0]

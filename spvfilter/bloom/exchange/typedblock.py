@@ -58,8 +58,8 @@ class TypedBlockFilter(SplitBlockFilter):
     """A filter of a Parquet file whose keys are floats, decimals, dates, times or timestamps.
 
     Keys of "float" and "double" are hashed as they are: the format has no rule for -0.0 and NaN, and readers treat them
-    differently. Other keys are objects from `decimal` and `datetime`, or the stored value. A timestamp with a time zone
-    is converted to UTC.
+    differently. Other keys are objects from `decimal` and `datetime`, or stored values. A timestamp with a time zone is
+    converted to UTC.
 
     Batches are iterables, or columns of pyarrow, polars and pandas. They take about 1 µs a key.
 
@@ -111,7 +111,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
     def _same_shape(self, other: object, /) -> None:
         if isinstance(other, TypedBlockFilter) and self._kind != other._kind:
-            raise MismatchError(f"filters of different keys: {self._kind} and {other._kind}")
+            raise MismatchError(f"filters for different keys: {self._kind} and {other._kind}")
         super()._same_shape(other)  # type: ignore[arg-type]
 
     def add(self, key: object, /) -> bool:
@@ -128,7 +128,7 @@ class TypedBlockFilter(SplitBlockFilter):
     def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add batches of keys, and return how many keys were new. Raises TypeError, KeyRangeError or ReadOnlyError.
 
-        `nulls` is the handling of None among the keys: "raise" raises an error, "skip" leaves them out.
+        `nulls` says what to do with None among the keys: "raise" raises an error, "skip" leaves them out.
         """
         return super().update(*(self._stored(batch) for batch in keys), nulls=nulls, padding=padding)
 

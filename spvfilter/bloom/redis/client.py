@@ -1,4 +1,4 @@
-"""Call Redis: clients, commands and scripts, and the translation of redis-py's errors to the errors of this package."""
+"""Call Redis: clients, commands and scripts. Translates redis-py's errors into this package's."""
 
 from __future__ import annotations
 
@@ -50,9 +50,8 @@ def exceptions() -> ModuleType:
 def connect(url: str) -> Redis:
     """Return a client for a redis://, rediss:// or unix:// URL that never retries a command.
 
-    A client that retries would hide that an answer was lost, and `add` could then report a new key as not new. Close
-    the client with `async with` or `aclose`. Raises ImportError if redis-py is not installed, and
-    ParameterError for a bad URL.
+    A client that retries would hide a lost answer, and `add` could then report a new key as not new. Close the client
+    with `async with` or `aclose`. Raises ImportError if redis-py is not installed, and ParameterError for a bad URL.
     """
     exceptions()
     from redis.asyncio import Redis

@@ -58,7 +58,7 @@ class RedisBloomFilter:
     first attempt added it.
 
     A filter with a capacity is full if the estimate from its bits exceeds it by four standard deviations. Each of w
-    writers estimates only now and then, so that together they may add up to w/16 of the capacity more.
+    writers estimates only now and then, so together they may add up to w/16 of the capacity beyond that.
 
     The header in Redis contains the key of SipHash: an attacker who reads it can choose keys that fill the filter.
 
@@ -87,7 +87,7 @@ class RedisBloomFilter:
     shard_size: int
     """Size in bytes of a shard: a string in Redis that stores a part of the bits."""
     on_full: OnFull
-    """Result of adding a new key to a full filter: "raise" or "warn"."""
+    """Reaction of a full filter to a new key: "raise" or "warn"."""
 
     def __init__(self, client: Client, layout: RedisLayout) -> None:
         """Used only by the class methods, such as `open`: call them instead. It does not contact the server."""
@@ -133,7 +133,7 @@ class RedisBloomFilter:
         """Create an empty filter.
 
         The arguments that are not listed here are those of BloomFilter. Bits without a header, which an evicted filter
-        may have left, are overwritten.
+        may have left behind, are overwritten.
 
         Args:
             client: Client of redis.asyncio.
@@ -347,13 +347,13 @@ class RedisBloomFilter:
             return len(known) - len(known.lstrip(b"\1"))
         count, rate = await self.approx_len(), await self.current_fp_rate()
         held = (
-            f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds about {count:.0f} and has a rate of"
-            f" {rate:.3g} now"
+            f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds about {count:.0f} and now has a rate of "
+            f"{rate:.3g}"
         )
         if self.on_full == "warn":
             self._room = None
             warnings.warn(
-                f"{self.name!r}, a filter made for {held}: its rate rises with every key added",
+                f"{self.name!r}, a filter made for {held}: every further key raises its rate",
                 CapacityWarning,
                 stacklevel=4,
             )
@@ -440,7 +440,7 @@ class RedisBloomFilter:
         await self._following(unite)
 
     async def replace(self, local: BloomFilter) -> None:
-        """Upload a local filter, and atomically replace this filter by it. Its size may be different.
+        """Upload a local filter, of any size, and atomically replace this filter with it.
 
         No reader fails: other clients that have opened the filter continue with the new one. The time to live and the
         shard size stay. During the upload the server holds both filters, and keys that clients add to the old one are
@@ -453,7 +453,7 @@ class RedisBloomFilter:
         async def exchange(layout: RedisLayout) -> RedisLayout:
             mine, theirs = layout.shape.encoding, new_shape.encoding
             if mine != theirs:
-                raise MismatchError(f"filters of different encoding: {mine.name} and {theirs.name}")
+                raise MismatchError(f"the filters encode keys differently: {mine.name} and {theirs.name}")
             new = RedisLayout(self.name, new_shape, layout.shard_size)
             mark = layout.mark if new.header != layout.header else b""
             last = min(new.shard_size, new.size) * 8 - 1
@@ -516,7 +516,7 @@ class RedisBloomFilter:
         await self._following(lambda layout: self._run(layout, scripts.DELETE, layout.all_keys()))
 
     async def expire(self, seconds: float | None) -> None:
-        """Let the whole filter expire after `seconds`; None for never.
+        """Make the whole filter expire after `seconds`, or never if `seconds` is None.
 
         Raises ParameterError unless `seconds` is above 0 and at most 10^10.
         """

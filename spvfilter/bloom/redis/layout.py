@@ -7,10 +7,10 @@
     {name}:replaced  8 bytes for each filter that `replace` has replaced here, the last one last, up to 64: the
                      start of the SHA-256 of its header; missing if there is none
 
-The braces are a hash tag of Redis, which keeps all keys in one slot of a cluster. A name that contains a hash tag is
-used as it is.
+The braces are a hash tag of Redis, which keeps all keys in one slot of a cluster. A name that already contains a hash
+tag is used unchanged.
 
-Redis numbers the bits of a byte from the most significant bit, the file from the least significant bit. Bit b of the
+Redis numbers the bits of a byte from the most significant one, the file from the least significant one. Bit b of the
 file therefore has offset b ^ 7 in Redis, and the bytes are the same.
 """
 
@@ -51,7 +51,7 @@ _TAGGED = re.compile(
 class BitlessFilter(BloomFilter):
     """A filter without bits, which maps keys to positions of bits.
 
-    Its buffer is mapped read-only and never touched, so that it takes no memory.
+    Its buffer is mapped read-only and never touched, so it takes no memory.
     """
 
     __slots__ = ()
@@ -271,6 +271,6 @@ def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
 
 
 def check_shard_size(shard_size: int, offset: int) -> None:
-    """Raise FormatError for a shard size that no filter has. `offset` is its offset in the header."""
+    """Raise FormatError for an impossible shard size. `offset` is its offset in the header."""
     if not 1 <= shard_size <= MAX_SHARD_SIZE:
         raise FormatError(f"shards of {shard_size} bytes", offset=offset, field="shard_size")

@@ -1,4 +1,4 @@
-"""Open a filter in Redis of either kind."""
+"""Open either kind of filter in Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def open_any(client: Client, name: str, on_full: OnFull) -> RedisBloomFilter | RedisScalableBloomFilter:
-    """Open the filter with that name, whose hash family and encoding are not custom.
+    """Open the filter with that name, unless its hash family or encoding is custom.
 
     Raises the errors of RedisBloomFilter.open.
     """

@@ -49,8 +49,8 @@ class RedisScalableBloomFilter:
     """A ScalableBloomFilter in Redis >= 6.2 or Valkey for any number of readers and writers.
 
     Make one with `create`, `create_from` or `open`. It grows as ScalableBloomFilter does, and its false-positive rate
-    stays below `fp_rate`, no matter how many writers there are. The notes on batches, lost answers and SipHash at
-    RedisBloomFilter hold here too.
+    stays below `fp_rate`, no matter how many writers there are. The notes about batches, lost answers and SipHash at
+    RedisBloomFilter apply here too.
 
     Each operation on a key is one atomic script, which also counts the set bits of the last slice. When the last slice
     is full, a script adds the next one. If several writers add the same key, exactly one of them learns that it was
@@ -61,9 +61,9 @@ class RedisScalableBloomFilter:
         RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
         MismatchError: The filter was created again with other parameters.
         FormatError: The state of the filter is damaged.
-        RemoteTypeError: A key of the filter holds a value that is not a string.
-        RemoteFullError: The server is out of memory and there is something to write.
-        RemoteReadOnlyError: The server is a replica and there is something to write.
+        RemoteTypeError: The value of one of the filter's keys in Redis is not a string.
+        RemoteFullError: The operation writes, and the server is out of memory.
+        RemoteReadOnlyError: The operation writes, and the server is a replica.
         RemoteError: The server reported another error.
         CapacityError: A new slice is needed, but there are 64 slices, or it would make more than 16,384 shards.
         ParameterError: A new slice is needed, but it is too large for the hash family, or to compute its size.
@@ -109,7 +109,7 @@ class RedisScalableBloomFilter:
     ) -> Self:
         """Create an empty filter.
 
-        Bits without a header, which an evicted filter may have left, are overwritten.
+        Bits without a header, which an evicted filter may have left behind, are overwritten.
 
         Args:
             client: Client of redis.asyncio.
@@ -221,7 +221,7 @@ class RedisScalableBloomFilter:
             if result:
                 return result[0]
         raise RemoteError(
-            f"{self.name!r} changed {_MOST_TRIES} times during the operation: other clients create it again and again"
+            f"{self.name!r} changed {_MOST_TRIES} times during the operation: other clients keep re-creating it"
         )
 
     def _know(self) -> None:
@@ -460,7 +460,7 @@ class RedisScalableBloomFilter:
         await self._whole(scripts.DELETE)
 
     async def expire(self, seconds: float | None) -> None:
-        """Let the whole filter expire after `seconds`; None for never.
+        """Make the whole filter expire after `seconds`, or never if `seconds` is None.
 
         Raises ParameterError, FormatError, RemoteError.
         """

@@ -4,7 +4,7 @@ KEYS[1] of every script is the key of the filter's header, and ARGV[1] is the ex
 strings. If one of them is missing or has another type, the script fails before it writes anything. Only the list of
 replaced filters (layout.py), which is the last key of some scripts, may be missing.
 
-Redis rejects a script for lack of memory, or on a replica, only at its first write. The scripts use only commands and
+If memory is short, or on a replica, Redis rejects a script only at its first write. The scripts use only commands and
 arguments of Redis 6.2.
 """
 

@@ -8,7 +8,7 @@
     {name}:slice:1:0 … the bits of the next slice
 
 Everything about a slice follows from its number and the header, which never changes. Only scripts add slices and count
-set bits. All clients therefore always agree on the number of slices, and on whether the last one is full.
+set bits, so all clients always agree on the number of slices, and on whether the last one is full.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SeriesLayout:
         return min(self.shard_size, self.slices[number].size) * 8 - 1
 
     def full_at(self, number: int) -> int:
-        """Return the number of set bits from which on a slice is full.
+        """Return the number of set bits at which a slice counts as full.
 
         The estimate from this number of bits is the slice's capacity, to within one key.
         """
@@ -143,7 +143,7 @@ class SeriesLayout:
         """Return the shards and the bits of some keys.
 
         The result is the keys of the shards, and for each bit two u32: the index of its shard in KEYS (from 3) and its
-        offset. The bits of a key are together, and the bits in the last slice come first.
+        offset. The bits of a key are adjacent, and those in the last slice come first.
         """
         layouts = self.slices[:count][::-1]
         shard_bits = self.shard_size * 8
@@ -181,7 +181,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
     if header.flags:
         raise FormatError(f"flags {header.flags:#04x} of a series", offset=13, field="flags")
     if not header.capacity:
-        raise FormatError("a series needs an initial capacity, but this one has 0", offset=28, field="capacity")
+        raise FormatError("a series needs an initial capacity above 0", offset=28, field="capacity")
     plan = Growth(header.capacity, header.fp_rate, growth, tightening)
     try:
         first = shape_of(*plan.checked().shape(0), None, False)[:2]

@@ -3,8 +3,8 @@
 KEYS[1] is the key of the header and KEYS[2] the key of the state (see serieslayout.py). ARGV[1] is the expected header
 and ARGV[2] the number of slices that the caller knows.
 
-If that number is right, a script runs and returns it with its result. Otherwise the script does nothing and returns
-only the right number. The caller then repeats the script with the keys of all slices.
+If that number is right, a script runs and returns it along with its result. Otherwise it does nothing and returns only
+the right number, and the caller runs it again with the keys of all slices.
 """
 
 from __future__ import annotations

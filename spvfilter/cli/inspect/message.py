@@ -68,7 +68,9 @@ def message(raw: bytes) -> Finding:
     else:
         if frame is None:
             wanted, left = (size, len(raw) - ENVELOPE_SIZE) if len(raw) >= ENVELOPE_SIZE else (ENVELOPE_SIZE, len(raw))
-            raise FormatError(f"truncated: {wanted} bytes wanted, {left} left", offset=len(raw) - left, field="message")
+            raise FormatError(
+                f"truncated: expected {wanted} bytes, {left} left", offset=len(raw) - left, field="message"
+            )
     if decoder.buffered:
         raise FormatError(f"{decoder.buffered} trailing bytes", offset=ENVELOPE_SIZE + size, field="message")
     command = raw[4:16].rstrip(b"\0").decode("ascii")

@@ -32,7 +32,7 @@ def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
     raw, at = snapshot(raw), offset(at)
     size = len(raw)
     if at + 4 > size:
-        raise FormatError(f"truncated: 4 bytes wanted, {size - at} left", offset=at, field="version")
+        raise FormatError(f"truncated: expected 4 bytes, {size - at} left", offset=at, field="version")
     cursor = at + 4
     inputs, cursor = _walk_inputs(raw, cursor)
     flag = 0
@@ -56,7 +56,7 @@ def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
         witness = cursor
         cursor = _walk_witness(raw, cursor, len(inputs))
     if cursor + 4 > size:
-        raise FormatError(f"truncated: 4 bytes wanted, {size - cursor} left", offset=cursor, field="lock time")
+        raise FormatError(f"truncated: expected 4 bytes, {size - cursor} left", offset=cursor, field="lock time")
     return TxSpan(at, cursor + 4, inputs, outputs, witness)
 
 
@@ -67,7 +67,7 @@ def _read_count(raw: bytes, at: int, field: str, least: int) -> tuple[int, int]:
     """
     count, cursor = read_compact_size(raw, at, field)
     if count * least > len(raw) - cursor:
-        message = f"truncated: {count} items of at least {least} bytes claimed, {len(raw) - cursor} bytes left"
+        message = f"truncated: {count} items of at least {least} bytes each, but only {len(raw) - cursor} bytes left"
         raise FormatError(message, offset=at, field=field)
     return count, cursor
 
@@ -79,7 +79,9 @@ def _walk_inputs(raw: bytes, at: int) -> tuple[list[tuple[int, int, int]], int]:
     for _ in range(count):
         outpoint = cursor
         if outpoint + 36 > size:
-            raise FormatError(f"truncated: 36 bytes wanted, {size - outpoint} left", offset=outpoint, field="outpoint")
+            raise FormatError(
+                f"truncated: expected 36 bytes, {size - outpoint} left", offset=outpoint, field="outpoint"
+            )
         length, script = read_compact_size(raw, outpoint + 36, "scriptSig length")
         cursor = script + length + 4
         if cursor > size:
@@ -95,7 +97,7 @@ def _walk_outputs(raw: bytes, at: int) -> tuple[list[tuple[int, int, int]], int]
     for _ in range(count):
         value = cursor
         if value + 8 > size:
-            raise FormatError(f"truncated: 8 bytes wanted, {size - value} left", offset=value, field="value")
+            raise FormatError(f"truncated: expected 8 bytes, {size - value} left", offset=value, field="value")
         length, script = read_compact_size(raw, value + 8, "scriptPubKey length")
         cursor = script + length
         if cursor > size:
@@ -106,9 +108,9 @@ def _walk_outputs(raw: bytes, at: int) -> tuple[list[tuple[int, int, int]], int]
 
 def _refuse_script(size: int, at: int, length: int, field: str, tail: str, tail_length: int) -> None:
     if at + length > size:
-        raise FormatError(f"truncated: {length} bytes wanted, {size - at} left", offset=at, field=field)
+        raise FormatError(f"truncated: expected {length} bytes, {size - at} left", offset=at, field=field)
     at += length
-    raise FormatError(f"truncated: {tail_length} bytes wanted, {size - at} left", offset=at, field=tail)
+    raise FormatError(f"truncated: expected {tail_length} bytes, {size - at} left", offset=at, field=tail)
 
 
 def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
@@ -122,7 +124,7 @@ def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
             cursor = item + length
             if cursor > size:
                 raise FormatError(
-                    f"truncated: {length} bytes wanted, {size - item} left", offset=item, field="witness item"
+                    f"truncated: expected {length} bytes, {size - item} left", offset=item, field="witness item"
                 )
     if not items:
         raise FormatError("superfluous witness record: every stack is empty", offset=at, field="witness")
@@ -155,7 +157,7 @@ def walk_block(raw: bytes, /) -> Iterator[TxSpan]:
 
 def _walk(raw: bytes) -> Iterator[TxSpan]:
     if len(raw) < HEADER_SIZE:
-        raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} left", offset=0, field="header")
+        raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, {len(raw)} left", offset=0, field="header")
     count, cursor = _read_count(raw, HEADER_SIZE, "transaction count", MIN_TX_SIZE)
     if not count:
         raise FormatError("a block contains at least its coinbase", offset=HEADER_SIZE, field="transaction count")

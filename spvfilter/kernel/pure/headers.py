@@ -207,7 +207,7 @@ def _whole_headers(headers: bytes) -> bytes:
     size = len(headers)
     left = size % HEADER_SIZE
     if left:
-        raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {left} left", offset=size - left, field="header")
+        raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, {left} left", offset=size - left, field="header")
     return headers
 
 

@@ -39,7 +39,7 @@ class Image:
     def __init__(self, raw: bytes | memoryview) -> None:
         self._raw = raw = memoryview(raw).cast("B")
         if len(raw) < _HEADER_SIZE:
-            raise FormatError(f"truncated: {_HEADER_SIZE} bytes wanted, {len(raw)} left", offset=0, field="image")
+            raise FormatError(f"truncated: expected {_HEADER_SIZE} bytes, {len(raw)} left", offset=0, field="image")
         magic, order, version, size, records, coins, groups, full_groups, count, coin_count, full_count, _, *rest = (
             _HEADER.unpack_from(raw)
         )
@@ -137,13 +137,13 @@ class Image:
         at, end, count = self._coins
         for _ in range(count):
             left = end - at
-            _check(left >= _COIN.size, at, "coin", f"truncated: {_COIN.size} bytes wanted, {left} left")
+            _check(left >= _COIN.size, at, "coin", f"truncated: expected {_COIN.size} bytes, {left} left")
             outpoint, entry, value, size = _COIN.unpack_from(self._raw, at)
             sound = entry < self.count and value >= NO_VALUE
             _check(sound, at, "coin", "not the entry and the value of a coin")
             at, script = at + _COIN.size, None
             if size != _NO_SCRIPT:
-                _check(size <= end - at, at, "script", f"truncated: {size} bytes wanted, {end - at} left")
+                _check(size <= end - at, at, "script", f"truncated: expected {size} bytes, {end - at} left")
                 script, at = bytes(self._raw[at : at + size]), at + size
             yield outpoint, WatchedCoin(entry, value, script)
         _check(at == end, at, "coin", f"{end - at} bytes after the last coin")

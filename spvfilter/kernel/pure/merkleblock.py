@@ -44,7 +44,9 @@ def _count(reader: Reader, field: str, most: int, least: int) -> int:
     left = len(reader.raw) - reader.at
     if count * least > left:
         raise FormatError(
-            f"truncated: {count} items of at least {least} bytes claimed, {left} bytes left", offset=at, field=field
+            f"truncated: {count} items of at least {least} bytes each, but only {left} bytes left",
+            offset=at,
+            field=field,
         )
     return count
 

@@ -140,7 +140,7 @@ def block_hash_of(given: object) -> bytes:
 
 def _check_left(at: int, wanted: int, end: int, field: str) -> None:
     if wanted > end - at:
-        raise FormatError(f"truncated: {wanted} bytes wanted, {end - at} left", offset=at, field=field)
+        raise FormatError(f"truncated: expected {wanted} bytes, {end - at} left", offset=at, field=field)
 
 
 def unpack_hits(packed: bytes, /) -> list[Hit]:

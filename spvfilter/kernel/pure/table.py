@@ -697,7 +697,7 @@ def _record_at(place: Place, raw: bytes) -> bytes:
     except OSError:
         record = b""
     if len(record) != place.size:
-        raise UndoError(f"{place.size} bytes wanted, {len(record)} read", offset=0, field="undo record")
+        raise UndoError(f"expected {place.size} bytes, got {len(record)}", offset=0, field="undo record")
     if raw[4:36] != place.hash:
         raise UndoError("the previous block of the block is not that of the record", offset=0, field="undo record")
     return record

@@ -126,7 +126,7 @@ def read_coin(undo: bytes, at: int) -> tuple[PackedCoin, int]:
     end = cursor + size
     if end > len(undo):
         raise UndoError(
-            f"truncated: {size} bytes wanted, {len(undo) - cursor} left", offset=cursor, field="undo script"
+            f"truncated: expected {size} bytes, {len(undo) - cursor} left", offset=cursor, field="undo script"
         )
     body = undo[cursor:end] if size <= MAX_SCRIPT_SIZE else _TOO_LONG
     return PackedCoin(code, value, min(kind, len(_SPECIAL)), body), end
@@ -142,7 +142,7 @@ def read_count(undo: bytes, at: int, least: int, field: str) -> tuple[int, int]:
     except FormatError as error:
         raise UndoError(error.message, offset=error.offset, field=field) from None
     if count * least > len(undo) - cursor:
-        message = f"truncated: {count} items of at least {least} bytes claimed, {len(undo) - cursor} bytes left"
+        message = f"truncated: {count} items of at least {least} bytes each, but only {len(undo) - cursor} bytes left"
         raise UndoError(message, offset=at, field=field)
     return count, cursor
 
@@ -202,7 +202,7 @@ def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[lis
     """
     size = len(record) - HASH_SIZE
     if size < 0:
-        raise UndoError(f"truncated: {HASH_SIZE} bytes wanted, {len(record)} left", offset=0, field="undo check")
+        raise UndoError(f"truncated: expected {HASH_SIZE} bytes, {len(record)} left", offset=0, field="undo check")
     undo = record[:size]
     if sha256d(raw[4:36] + undo) != record[size:]:
         raise UndoError("does not match the record and the block before", offset=size, field="undo check")

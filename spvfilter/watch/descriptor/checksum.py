@@ -21,7 +21,7 @@ _VALUES = {char: value for value, char in enumerate(_INPUT)}
 
 
 def checksum(text: str) -> str:
-    """Return the checksum of a descriptor, which is given without checksum.
+    """Return the checksum of a descriptor that is given without one.
 
     Raises DescriptorError for a character that is not allowed in descriptors.
     """
@@ -48,7 +48,7 @@ def _next(state: int, value: int) -> int:
 
 
 def split_checksum(text: str) -> tuple[str, str]:
-    """Return a descriptor without its checksum, and the checksum. A descriptor without checksum is accepted too.
+    """Return a descriptor without its checksum, and the checksum. A descriptor without one is also accepted.
 
     Raises DescriptorError if the checksum is wrong or incomplete, or a character is not allowed in descriptors.
     """
@@ -57,7 +57,7 @@ def split_checksum(text: str) -> tuple[str, str]:
 
 
 def without_checksum(text: str) -> str:
-    """Return a descriptor without its checksum, after checking it. A descriptor without checksum is accepted too.
+    """Return a descriptor without its checksum, after checking it. A descriptor without one is also accepted.
 
     Raises DescriptorError if the checksum is wrong or incomplete.
     """
@@ -65,7 +65,7 @@ def without_checksum(text: str) -> str:
     if mark:
         if len(stated) != _SIZE:
             raise DescriptorError(
-                f"{len(stated)} characters after '#', expected a checksum of {_SIZE}, or neither '#' nor checksum"
+                f"{len(stated)} characters after '#': expected a checksum of {_SIZE}, or neither '#' nor checksum"
             )
         if (right := checksum(body)) != stated:
             raise DescriptorError(

@@ -1,9 +1,9 @@
 """The script functions of descriptors (BIP-381 to 387 and rawtr): their arguments, and the scripts that they derive.
 
-The module composes all scripts by itself. libwally derives keys and tweaks the keys of taproot outputs.
+This module assembles all scripts itself. libwally derives keys and tweaks those of taproot outputs.
 
 A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs). A leaf is hashed
-with its version, 0xc0, and its length. The hashes of two branches are hashed together, the lesser hash first. The root
+with its version, 0xc0, and its length. The hashes of two branches are hashed together, the smaller one first. The root
 hash tweaks the internal key.
 """
 
@@ -79,7 +79,7 @@ Tree = Leaf | Branch
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of a descriptor, and the scripts and keys that a spend of it needs."""
+    """An output of a descriptor, with the scripts and keys that a spend of it needs."""
 
     bind: Bind
     """Derives the scriptPubKey."""
@@ -142,7 +142,7 @@ def _output(expression: Expression, reading: Reading) -> Output:
 def _arguments(expression: Expression, count: int, expected: str) -> tuple[Expression, ...]:
     found = expression.arguments or ()
     if len(found) != count:
-        raise fault(expression.at, f"{expression.shown} has {len(found)} arguments: expected {expected}")
+        raise fault(expression.at, f"{expression.shown} has {len(found)} arguments, expected {expected}")
     return found
 
 
@@ -237,7 +237,7 @@ def _witness(expression: Expression, reading: Reading) -> Output:
     if name in ("pk", "pkh", "multi", "sortedmulti"):
         script = _plain(inner, KeyPlace.SEGWIT, reading, MAX_MULTI_KEYS)
     elif name in _NEVER_INNER:
-        raise fault(inner.at, f"{name}() in wsh(), expected pk(), pkh(), multi(), sortedmulti() or miniscript")
+        raise fault(inner.at, f"{name}() in wsh(): expected pk(), pkh(), multi(), sortedmulti() or miniscript")
     else:
         script = read_miniscript(inner, reading, is_tapscript=False)
     bare = _bare(script)
@@ -392,7 +392,7 @@ def spending_of(output: Output, path: int, index: int) -> Spending:
 
 def _origin(key: Key, path: int, index: int) -> KeyOrigin:
     if not key.fingerprint:
-        raise DescriptorError("the keys of musig() cannot be stated in a PSBT yet: sign with a program that knows them")
+        raise DescriptorError("a PSBT cannot describe the keys of musig() yet: sign with a program that knows them")
     return KeyOrigin(key.bind(path)(index), key.fingerprint, key.path(path, index))
 
 

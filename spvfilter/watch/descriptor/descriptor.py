@@ -21,7 +21,7 @@ from spvfilter.watch.keychain import MAX_INDEXES
 T = TypeVar("T")
 
 TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")
-"""The names of the functions with which a descriptor may start (BIP-381 ff.)."""
+"""The names of the functions that a descriptor may start with (BIP-381 ff.)."""
 _STARTS = (*(f"{name}(" for name in TOP_FUNCTIONS), "sp(")
 _LONGEST = 150_000
 """Largest length of a descriptor in characters (our choice): a taproot multisig with 999 keys and their paths fits."""
@@ -50,9 +50,9 @@ class Descriptor:
     keys: int
     """Number of keys in the descriptor. Each index derives as many keys."""
     lacks_wildcard: bool
-    """True if the descriptor has an extended key, but no key with a wildcard. It then has only one script."""
+    """True if the descriptor contains an extended key but no wildcard, so it has only one script."""
     problems: tuple[str, ...]
-    """Rules that the descriptor breaks, as messages. Only a stored descriptor can have any."""
+    """Rules that the descriptor breaks, as messages. Only a stored descriptor can break any."""
     _derive: Callable[[int], tuple[bytes, ...]] = field(repr=False, compare=False)
     _spend: Callable[[int], tuple[Spending, ...]] = field(repr=False, compare=False)
 
@@ -98,7 +98,7 @@ class Descriptor:
 class LazyDescriptor:
     """A stored descriptor of one key, which is parsed when it derives its first script.
 
-    Most of 10,000 stored keychains derive nothing in a run. A descriptor of one key breaks no rule of miniscript.
+    Most of 10,000 stored keychains derive nothing in a run. A descriptor of one key cannot break a rule of miniscript.
     """
 
     def __init__(self, text: str, network: Network) -> None:
@@ -110,7 +110,7 @@ class LazyDescriptor:
 
     @classmethod
     def find(cls, text: str, network: Network) -> LazyDescriptor | None:
-        """Return a lazy descriptor; None if the text has another form or the extra `descriptors` is missing."""
+        """Return a lazy descriptor. None if the text has a different form or the extra `descriptors` is missing."""
         try:
             keyexpression.wally()
         except ImportError:
@@ -129,18 +129,18 @@ class LazyDescriptor:
                 (self._parsed,) = parse_descriptor(self.text, self.network, is_stored=True)
             except DescriptorError as error:
                 raise KeychainError(
-                    f"the script of index {index} is needed now, and nothing can derive it: {error}"
+                    f"the script of index {index} is needed now, but cannot be derived: {error}"
                 ) from error
         return self._parsed.scripts(index)
 
 
 def is_silent_text(text: str) -> bool:
-    """Return True if a text starts like a descriptor sp() of silent payments."""
+    """Return True if text starts like a descriptor of silent payments, sp()."""
     return text.lstrip().startswith("sp(")
 
 
 def is_descriptor(text: str) -> bool:
-    """Return True if a text starts like an output descriptor, such as "wpkh(", or like sp() of silent payments."""
+    """Return True if text starts like an output descriptor, such as "wpkh(", or like sp() for silent payments."""
     return text.startswith(_STARTS)
 
 
@@ -149,7 +149,7 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
     """Parse an output descriptor, or an extended public key whose prefix names a script type.
 
     Args:
-        text: A descriptor with or without checksum, or a ypub, zpub, upub or vpub.
+        text: A descriptor, with or without a checksum, or a ypub, zpub, upub or vpub.
         network: Network of the keys and addresses.
         is_stored: True for a descriptor that a database or a saved list already contains. If it is valid but not sane,
             it is not refused: `Descriptor.problems` lists the rules that it breaks.
@@ -159,8 +159,8 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
         receiving and change addresses.
 
     Raises:
-        DescriptorError: The text is not a descriptor, has a private key, or breaks a rule. The message names the
-            character. Without the extra `descriptors`, only the scripts of addr() and raw() can be derived.
+        DescriptorError: The text is not a descriptor, contains a private key, or breaks a rule. The message gives the
+            position. Without the extra `descriptors`, all but addr() and raw() are refused.
         WrongNetworkError: A key or address belongs to another network.
         TypeError: `text` is not a str.
     """
@@ -171,19 +171,18 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
         raise DescriptorError(f"a descriptor must be at most {_LONGEST:,} characters long, not {len(text):,}")
     if is_silent_text(text):
         raise DescriptorError(
-            "sp() derives no scripts: its payments are found in transactions. WatchList.add_descriptor watches it"
+            "sp() derives no scripts, because its payments are found in transactions: pass it to "
+            "WatchList.add_descriptor"
         )
     keys.refuse_private_keys(text)
     if keys.is_extended_key(text):
         text = keys.descriptor_of_key(text, network)
     if not is_descriptor(text):
         if owner_of(text) is not None:
-            raise DescriptorError(
-                "an address where a descriptor is expected: watch the address, or write addr(ADDRESS)"
-            )
+            raise DescriptorError("expected a descriptor, found an address: watch the address, or write addr(ADDRESS)")
         if text[:8].lower() == "bitcoin:":
             raise DescriptorError(
-                "a bitcoin: URI where a descriptor is expected: watch its address, or write addr(ADDRESS)"
+                "expected a descriptor, found a bitcoin: URI: watch its address, or write addr(ADDRESS)"
             )
         raise DescriptorError(
             f"expected an output descriptor, which starts with {', '.join(f'{name}(' for name in TOP_FUNCTIONS)},"
@@ -200,7 +199,7 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
 
 
 def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> None:
-    """Warn with DescriptorWarning if descriptors have extended keys, but no wildcard.
+    """Issue a DescriptorWarning if descriptors contain extended keys but no wildcard.
 
     Raises DescriptorError instead if `require_ranged` is True.
     """
@@ -217,11 +216,11 @@ def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> No
 
 
 def warn_of_problems(descriptor: Descriptor) -> None:
-    """Warn with DescriptorWarning if a stored descriptor breaks rules."""
+    """Issue a DescriptorWarning if a stored descriptor breaks rules."""
     for problem in descriptor.problems:
         warn(
-            f"the stored descriptor #{descriptor.text.partition('#')[2]} is not safe to use, {problem}. It stays"
-            " watched: move its coins to another wallet",
+            f"the stored descriptor #{descriptor.text.partition('#')[2]} is not safe to use: {problem}. It is still "
+            "watched, but you should move its coins to another wallet",
             DescriptorWarning,
         )
 

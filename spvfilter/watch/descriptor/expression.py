@@ -1,4 +1,4 @@
-"""The bracket structure of a descriptor: functions with arguments, as a tree of expressions with their positions."""
+"""The bracket structure of a descriptor: a tree of functions and arguments, with their positions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Expression:
 
     @property
     def shown(self) -> str:
-        """The expression as an error message names it. It never contains a key."""
+        """How an error message names the expression. It never contains a key."""
         if self.arguments is None:
             return "a key or a number"
         if self.text == TREE:
@@ -42,12 +42,12 @@ class Expression:
 
 
 def fault(at: int, message: str) -> DescriptorError:
-    """Return the error for a fault at an offset of a descriptor. The message names the character, from 1."""
+    """Return an error about an offset of a descriptor. The message counts characters from 1."""
     return DescriptorError(f"character {at + 1}: {message}")
 
 
 def parse_expression(body: str) -> Expression:
-    """Return the expression that a descriptor without checksum consists of.
+    """Parse a descriptor without checksum as one expression.
 
     Raises DescriptorError if the brackets or commas are wrong. The message names the position.
     """
@@ -69,7 +69,7 @@ def parse_expression(body: str) -> Expression:
             if char != ",":
                 name, begin, arguments = opened.pop()
                 if (name == TREE) != (char == "}"):
-                    raise fault(at, f"'{char}' closes another kind of bracket: the brackets do not match")
+                    raise fault(at, f"'{char}' closes a different kind of bracket: the brackets do not match")
                 closed = Expression(name, begin, tuple(arguments), end=at + 1)
         start = at + 1
     if opened:

@@ -32,7 +32,7 @@ _STEP = re.compile(r"(\d{1,10})([hH']?)")
 
 
 class KeyPlace(Enum):
-    """The place of a key expression, which decides about the kinds of keys that are allowed."""
+    """The place of a key expression. It decides which kinds of keys are allowed."""
 
     LEGACY = "at the top level or in sh()"
     """Compressed and uncompressed keys."""
@@ -48,14 +48,14 @@ class KeyPlace(Enum):
 
 @dataclass(slots=True)
 class Reading:
-    """The state of reading one descriptor."""
+    """The progress of reading one descriptor."""
 
     network: Network
     """Network of the keys."""
     refuse: Callable[[DescriptorError], None]
-    """Function that is called for a script that can be derived, but must not be used. It may raise the error."""
+    """Function to call for a script that can be derived but should not be used. It may raise the error."""
     paths: int = 1
-    """Number of paths of the multipaths <…> that were read. It is 1 if there are none."""
+    """Number of paths in each multipath <…> read so far; 1 if there was none."""
     is_ranged: bool = False
     """True if a key with a wildcard was read."""
     has_extended: bool = False
@@ -82,7 +82,7 @@ def read_key(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key
     """
     if expression.arguments is not None:
         if expression.text != "musig":
-            raise fault(expression.at, f"{expression.shown} where a key is expected")
+            raise fault(expression.at, f"expected a key, found {expression.shown}")
         made = _musig(expression, purpose, reading)
     else:
         at, text, origin = without_origin(expression)
@@ -93,7 +93,8 @@ def read_key(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key
         if reading.paths not in (1, made.paths):
             raise fault(
                 made.at,
-                f"the multipaths <…> of a descriptor differ in their number of parts: {reading.paths} and {made.paths}",
+                f"the multipaths <…> of a descriptor must have the same number of parts, not {reading.paths} and "
+                f"{made.paths}",
             )
         reading.paths = made.paths
     reading.is_ranged |= made.is_ranged
@@ -120,7 +121,7 @@ def without_origin(expression: Expression) -> tuple[int, str, Origin | None]:
         if not text:
             raise fault(at, "no key after the key origin […]")
         if text.startswith("["):
-            raise fault(at, "a second key origin […]: a key has one at most")
+            raise fault(at, "a second key origin […]: a key has at most one")
     if "]" in text:
         raise fault(at, "']' without '[' before it: a key origin is [FINGERPRINT/PATH]")
     return at, text, origin
@@ -154,7 +155,7 @@ def _origin_fault(fingerprint: str) -> str:
 
 
 def number_of_step(step: str, at: int) -> int:
-    """Return the number of a path's step. The number of a hardened step is 2^31 or more."""
+    """Return the number of a step in a path. For a hardened step, it is 2^31 or more."""
     found = _STEP.fullmatch(step)
     if found is None:
         if not step:
@@ -181,7 +182,7 @@ def _plain(at: int, text: str, purpose: KeyPlace, reading: Reading) -> Key:
     raw = keys.check_key(name, reading.network, f"character {at + 1}: ")
     if name[:4] not in ("xpub", "tpub"):
         raise fault(
-            at, f"{name[:4]}… in a descriptor, which needs an xpub or tpub: write the key as {keys.as_plain(name, raw)}"
+            at, f"a descriptor needs an xpub or tpub, not {name[:4]}…: write the key as {keys.as_plain(name, raw)}"
         )
     try:
         parent = wally().bip32_key_from_base58(name)
@@ -199,11 +200,11 @@ def _plain(at: int, text: str, purpose: KeyPlace, reading: Reading) -> Key:
 def _not_a_key(name: str) -> str:
     """Return an error message for a text that is not a key. The text may be a secret, so the message omits it."""
     if name[:2] in ("0x", "0X"):
-        return "0x where a key is expected: write the key without 0x"
+        return "a key with 0x: write the key without 0x"
     if re.match(r"@\d", name):
-        return "a placeholder @N of a wallet policy (BIP-388) where a key is expected: write the key in its place"
+        return "expected a key, found a placeholder @N of a wallet policy (BIP-388): write the key in its place"
     if name in ("m", "M"):
-        return "m/… where a key is expected: write the account's extended public key in its place"
+        return "expected a key, found m/…: write the account's extended public key in its place"
     return "expected a key: an xpub or tpub, or a public key of 66 hex digits"
 
 
@@ -222,7 +223,9 @@ def _hex_key(at: int, raw: bytes, digits: int, purpose: KeyPlace, reading: Readi
         raise fault(at, f"a public key of {digits} hex digits starts with {expected}, not with {first:02x}")
     if len(raw) == 65:
         if purpose is not KeyPlace.LEGACY:
-            raise fault(at, f"an uncompressed key {purpose.value}, where keys are compressed: no one could spend")
+            raise fault(
+                at, f"an uncompressed key {purpose.value}, where keys must be compressed: nobody could spend the coins"
+            )
         if first != 4:
             reading.refuse(fault(at, f"a hybrid key, which starts with {first:02x}: write it in its compressed form"))
     if not _is_point(raw):
@@ -282,7 +285,7 @@ def _multipath(part: str, at: int, owner: str) -> tuple[int, ...]:
         raise fault(at, "expected a multipath of two or more numbers, such as <0;1>")
     steps = tuple(_unhardened(text, at, owner) for text in texts)
     if len(set(steps)) < len(steps):
-        raise fault(at, "a multipath <…> has a number twice")
+        raise fault(at, "a multipath <…> contains a number twice")
     return steps
 
 

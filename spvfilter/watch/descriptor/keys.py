@@ -1,6 +1,6 @@
-"""Extended public keys in text: serialization (BIP-32), prefixes (SLIP-132), networks, and refusal of private keys.
+"""Extended public keys as text: serialization (BIP-32), prefixes (SLIP-132) and networks. Private keys are refused.
 
-No error repeats a text that may be a private key, or a key whose checksum is wrong.
+Errors never repeat text that may be a private key, or a key whose checksum is wrong.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ACCOUNT_DEPTH = 3
 
 
 class Prefix(NamedTuple):
-    """Meaning of the first four characters of an extended public key (SLIP-132)."""
+    """The meaning of the first four characters of an extended public key (SLIP-132)."""
 
     version: int
     """Version number at the start of a serialized key with this prefix."""
     network: str
     """Network of a key with this prefix: "main" for mainnet, "test" for the test networks."""
     wrapped: str | None
-    """Descriptor of the key's addresses, with the word KEY for the key. None if the prefix names no script type."""
+    """Descriptor of the key's addresses, with KEY in place of the key. None if the prefix names no script type."""
     is_multisig: bool = False
     """True if the key is one of several keys of a multisig wallet."""
 
@@ -68,12 +68,12 @@ _ANY_PRIVATE = re.compile(
 
 
 def is_extended_key(text: str) -> bool:
-    """Return True if a text starts like an extended public or private key. A key origin [...] may precede the key."""
+    """Return True if text starts like an extended public or private key. A key origin [...] may precede the key."""
     return bool(re.match(r"(?:\[[^\]]*\])?[xyzYZtuvUV](?:pub|prv)[0-9A-Za-z]{8}", text))
 
 
 def private_key_in(text: str) -> str | None:
-    """Return which kind of private key a text may contain, without repeating it. None if it contains none."""
+    """Describe the private key that text may contain, without repeating it. None if there is none."""
     if _ANY_PRIVATE.search(text) is None:  # almost every text: one search is cheaper than three
         return None
     for pattern, what in (
@@ -87,15 +87,17 @@ def private_key_in(text: str) -> str | None:
 
 
 def secret_in(text: str) -> str | None:
-    """Return which kind of secret a label or another free text may be or contain. None if it contains none."""
+    """Describe the secret that a label or other free text may contain. None if there is none."""
     is_phrase = _PHRASE.fullmatch(text) is not None and len(text.split()) % 3 == 0
     return "a text that looks like a seed phrase" if is_phrase else private_key_in(text)
 
 
 def refuse_private_keys(text: str) -> None:
-    """Raise DescriptorError if a text may contain a private key. The error does not repeat the text."""
+    """Raise DescriptorError if text may contain a private key. The error does not repeat the text."""
     if (what := private_key_in(text)) is not None:
-        raise DescriptorError(f"the text has {what}, which was not kept: give the wallet's descriptor with public keys")
+        raise DescriptorError(
+            f"the text contains {what}, which was not kept: give the wallet's descriptor with public keys"
+        )
 
 
 def extended_keys(text: str) -> list[tuple[str, str]]:
@@ -111,13 +113,13 @@ class AccountKey(NamedTuple):
     raw: bytes
     """The serialized key, 78 bytes (BIP-32)."""
     fingerprint: bytes | None
-    """First 4 bytes of the HASH160 of the master key. None if the descriptor states no origin."""
+    """First 4 bytes of the HASH160 of the master key. None if the descriptor does not give the origin."""
     path: tuple[int, ...]
     """Steps of the origin. The number of a hardened step is 2^31 or more."""
 
     @property
     def is_found(self) -> bool:
-        """True if the owner of the master key finds the key by its origin, or the key is the master key itself.
+        """True if the origin leads from the master key to this key, or this is the master key itself.
 
         A path with fewer steps than the key's depth leads to another key.
         """
@@ -125,7 +127,7 @@ class AccountKey(NamedTuple):
 
     @property
     def place(self) -> bytes | None:
-        """The fingerprint and the path of a PSBT (BIP-174). None if they are unknown or do not lead to this key."""
+        """The fingerprint and path for a PSBT (BIP-174). None if they are unknown or do not lead to this key."""
         master = self.fingerprint or (hash160(self.raw[-33:])[:4] if not self.raw[4] else bytes(4))
         if master == bytes(4) or len(self.path) != self.raw[4]:
             return None
@@ -151,11 +153,13 @@ def check_key(key: str, network: Network, where: str = "") -> bytes:
 
     prefix, name = PREFIXES[key[:4]], f"{where}the extended key {key[:4]}…"
     if len(key) > _LONGEST:
-        raise DescriptorError(f"{name} has {len(key)} characters, expected 111")
+        raise DescriptorError(f"{name} must be 111 characters long, not {len(key)}")
     try:
         raw: bytes = decode(key)
     except InvalidBase58Error:
-        raise DescriptorError(f"{name} has a character that is not base58: copy it from the wallet again") from None
+        raise DescriptorError(
+            f"{name} contains a character that is not base58: copy it from the wallet again"
+        ) from None
     if len(raw) != _SIZE + 4 or sha256d(raw[:-4])[:4] != raw[-4:]:
         raise DescriptorError(
             f"{where}the checksum of the extended key {key[:4]}… is wrong: it was mistyped or is incomplete; copy it"
@@ -165,12 +169,12 @@ def check_key(key: str, network: Network, where: str = "") -> bytes:
     if int.from_bytes(raw[:4]) != prefix.version:
         raise DescriptorError(f"{name} has version {raw[:4].hex()}, expected {prefix.version:08x}")
     if not raw[4] and any(raw[5:13]):
-        raise DescriptorError(f"{name} has depth 0, as a master key, but states a parent or an index")
+        raise DescriptorError(f"{name} has depth 0, like a master key, but gives a parent or an index")
     is_test = prefix.network == "test"
     if is_test == (network.p2pkh_version == MAINNET.p2pkh_version):
         owners = tuple(known.name for known in NETWORKS if is_test != (known is MAINNET))
         raise WrongNetworkError(
-            f"{name} is of {' or '.join(owners)}, not of {network}: choose its network, or give the right key", owners
+            f"{name} is for {' or '.join(owners)}, not for {network}: choose its network, or give the right key", owners
         )
     return raw
 
@@ -213,11 +217,11 @@ def descriptor_of_key(text: str, network: Network) -> str:
         )
     if prefix.wrapped is None:
         raise DescriptorError(
-            f"{key[:4]}… does not name a type of addresses: write pkh(KEY/<0;1>/*),"
+            f"{key[:4]}… does not say which type of addresses to derive: write pkh(KEY/<0;1>/*),"
             " sh(wpkh(KEY/<0;1>/*)), wpkh(KEY/<0;1>/*) or tr(KEY/<0;1>/*), whichever the wallet uses"
         )
     if slash or raw[4] > _ACCOUNT_DEPTH:
-        why = "a path after it" if slash else f"depth {raw[4]}, more than that of an account"
+        why = "a path after it" if slash else f"depth {raw[4]}, deeper than an account"
         raise DescriptorError(
             f"{key[:4]}… with {why}: write the descriptor {prefix.wrapped} with the key as xpub or tpub, and PATH/*"
             " after it"

@@ -62,9 +62,9 @@ _ANY = ("B", "K", "V")
 Type = frozenset[str]
 """Letters of a type."""
 Part = Union[bytes, Slot, "Parts"]
-"""A part of a template, or a template within it."""
+"""A part of a template, or a nested template."""
 Parts = tuple[Part, ...]
-"""A template whose parts are nested, so that larger scripts share the parts of smaller ones."""
+"""A template with nested parts, so that larger scripts share the parts of smaller ones."""
 
 
 class Cost(NamedTuple):
@@ -79,7 +79,7 @@ class Cost(NamedTuple):
 
 
 Costs = Cost | None
-"""A cost. None if there is no such satisfaction or dissatisfaction."""
+"""A cost; None if there is no such satisfaction or dissatisfaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class MiniscriptNode:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A fragment of miniscript: the types that it requires, and the functions that make its type and its costs."""
+    """A fragment of miniscript: the types that it requires, and functions that compute its type and costs."""
 
     requires: tuple[tuple[str, ...], ...]
     """For each argument, the types that are allowed."""
@@ -406,7 +406,7 @@ class _Reader:
         if expression.suffix:
             raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")
         if len(wrappers) > _MAX_WRAPPERS:
-            raise fault(at, f"{len(wrappers)} wrappers before ':', expected at most {_MAX_WRAPPERS}")
+            raise fault(at, f"at most {_MAX_WRAPPERS} wrappers may stand before ':', not {len(wrappers)}")
         made = self._unwrapped(name, expression, nodes, at + len(wrappers) + len(colon))
         for place in range(len(wrappers) - 1, -1, -1):
             made = self._wrapped(wrappers[place], made, at + place)
@@ -429,7 +429,7 @@ class _Reader:
         arguments = expression.arguments
         if arguments is None:
             if name not in ("0", "1"):
-                raise fault(at, "a key or a number where a script is expected, such as pk(KEY)")
+                raise fault(at, "expected a script such as pk(KEY), found a key or a number")
             return self._constant(name, at)
         match name:
             case "pk_k" | "pk_h" | "pk" | "pkh":
@@ -455,7 +455,7 @@ class _Reader:
         if name == "musig":
             return "musig() is not a script but a key: BIP-390 allows it only as a key of tr() and rawtr()"
         if name in ("sortedmulti", "sortedmulti_a"):
-            return f"{name}() within another script: it is allowed only alone"
+            return f"{name}() within another script: it is only allowed on its own"
         where = "in a leaf of tr()" if self._is_tapscript else "in wsh()"
         return f"{expression.shown} {where}, expected a fragment of miniscript such as pk(KEY) or and_v(X,Y)"
 
@@ -502,7 +502,7 @@ class _Reader:
         if (name == "multi_a") != self._is_tapscript:
             other = "multi_a" if self._is_tapscript else "multi"
             where = "a leaf of tr()" if self._is_tapscript else "wsh()"
-            self._reading.refuse(fault(at, f"{name}() in {where}: write {other}(), else nobody could spend"))
+            self._reading.refuse(fault(at, f"{name}() in {where}: write {other}(), or nobody could spend the coins"))
         most = MAX_MULTI_A_KEYS if name == "multi_a" else MAX_MULTI_KEYS
         needed, keys = read_multi(name, arguments, at, self._purpose, self._reading, most)
         if name == "multi_a":
@@ -522,7 +522,10 @@ class _Reader:
             self._require(name, node, allowed)
         if name in ("andor", "or_i") and not (nodes[-2].type & nodes[-1].type & set("BKV")):
             self._reading.refuse(
-                fault(at, f"{name}() needs two scripts of one type, found {_shown(nodes[-2])} and {_shown(nodes[-1])}")
+                fault(
+                    at,
+                    f"{name}() needs two scripts of the same type, found {_shown(nodes[-2])} and {_shown(nodes[-1])}",
+                )
             )
         type_ = frozenset(fragment.type(tuple(node.type for node in nodes)))
         if name == "d" and self._is_tapscript:
@@ -577,12 +580,14 @@ class _Reader:
             self._reading.refuse(
                 fault(
                     made.at,
-                    f"{where} makes the script malleable: a third party can change a transaction that spends it",
+                    f"{where} makes the script malleable: other people could change a transaction that spends it",
                 )
             )
         if "k" not in made.type and all("k" in node.type for node in nodes):
             self._reading.refuse(
-                fault(made.at, f"{where} mixes timelocks in blocks and in time on one path: no one could meet both")
+                fault(
+                    made.at, f"{where} mixes timelocks in blocks and in time on one path, which can never both be met"
+                )
             )
 
     def _check_distinct(self, keys: list[Key]) -> None:
@@ -593,7 +598,10 @@ class _Reader:
                 value = key.bind(path)(0)
                 if value in seen:
                     self._reading.refuse(
-                        fault(key.at, "this key is twice in one script: use another path for one, such as <2;3>")
+                        fault(
+                            key.at,
+                            "this key occurs twice in one script: use a different path for one of them, such as <2;3>",
+                        )
                     )
                     return
                 seen.add(value)
@@ -606,7 +614,7 @@ class _Reader:
             why = {"K": "anybody could spend", "V": "nobody could spend"}.get(_shown(node)[:1], "it is incomplete")
             refuse(fault(at, f"{where} needs a script of type B, found {_shown(node)}: {why}"))
         if node.sat is None:
-            refuse(fault(at, f"no one can ever spend this script of {where}"))
+            refuse(fault(at, f"nobody can ever spend this script of {where}"))
         elif "s" not in node.type:
             refuse(fault(at, f"this script of {where} can be spent without a signature"))
         self._check_distinct(keys_of(script))
@@ -621,13 +629,14 @@ class _Reader:
                 refuse(fault(at, f"spending this script of {where} needs more than {_MAX_STACK} items on the stack"))
             return
         if size > _MAX_SCRIPT:
-            refuse(fault(at, f"the script of {where} has {size:,} bytes, and nodes relay at most {_MAX_SCRIPT:,}"))
+            refuse(fault(at, f"the script of {where} is {size:,} bytes long, but nodes relay at most {_MAX_SCRIPT:,}"))
         if node.sat is not None and (ops := node.ops + node.sat.keys) > _MAX_OPS:
             refuse(fault(at, f"the script of {where} executes {ops} operations, more than the {_MAX_OPS} allowed"))
         if node.sat is not None and (items := node.sat.removed + left) > _MAX_WITNESS_ITEMS:
             refuse(
                 fault(
-                    at, f"the script of {where} needs {items} witness items, more than the {_MAX_WITNESS_ITEMS} relayed"
+                    at,
+                    f"the script of {where} needs {items} witness items, but nodes relay at most {_MAX_WITNESS_ITEMS}",
                 )
             )
 
@@ -710,11 +719,11 @@ def _thresh_costs(nodes: tuple[MiniscriptNode, ...], needed: int) -> tuple[Costs
 
 def _expect_arguments(name: str, arguments: tuple[Expression, ...], count: int, at: int) -> None:
     if len(arguments) != count:
-        raise fault(at, f"{name}() has {len(arguments)} arguments, expected {count}")
+        raise fault(at, f"{name}() takes {count} arguments, not {len(arguments)}")
 
 
 def read_number(expression: Expression, owner: str) -> int:
-    """Return the number that an expression consists of. `owner` names the function. Raises DescriptorError."""
+    """Return the value of a number expression. `owner` names the function. Raises DescriptorError."""
     if expression.arguments is not None or not re.fullmatch(r"\d{1,10}", expression.text, re.ASCII):
         raise fault(expression.at, f"expected a number as the first argument of {owner}")
     return int(expression.text)
@@ -731,11 +740,11 @@ def read_multi(
         raise fault(at, f"expected {name}(NUMBER,KEY,…)")
     needed, count = read_number(arguments[0], f"{name}()"), len(arguments) - 1
     if count > most:
-        raise fault(at, f"{name}() has {count} keys, expected at most {most} keys here")
+        raise fault(at, f"{name}() takes at most {most} keys here, not {count}")
     if not needed:
-        raise fault(arguments[0].at, f"{name}() needs 0 signatures, expected at least 1")
+        raise fault(arguments[0].at, f"{name}() must need at least 1 signature, not 0")
     if needed > count:
-        raise fault(arguments[0].at, f"{name}() needs {needed} signatures, but it has only {count} keys")
+        raise fault(arguments[0].at, f"{name}() needs {needed} signatures, but has only {count} keys")
     return needed, tuple(read_key(argument, purpose, reading) for argument in arguments[1:])
 
 
@@ -750,7 +759,7 @@ def multi_a_script(needed: int, keys: tuple[Key, ...], *, is_sorted: bool = Fals
 
 
 def read_node(expression: Expression, reading: Reading, *, is_tapscript: bool) -> MiniscriptNode:
-    """Return the node of a miniscript, which may be a part of a script. `is_tapscript` is True in a leaf of tr().
+    """Return the node of a miniscript, which may be part of a script. `is_tapscript` is True in a leaf of tr().
 
     Raises DescriptorError for an expression that is not miniscript.
     """

@@ -1,9 +1,9 @@
-"""Descriptors of silent payments, sp() (BIP-392): the private scan key, the public spend key, and their origins.
+"""Silent payment descriptors, sp() (BIP-392): a private scan key and a public spend key, with their origins.
 
-    sp([ORIGIN]spscan1…)     the scan key and the spend key in one text, derived at ORIGIN/1h/0 and ORIGIN/0h/0
+    sp([ORIGIN]spscan1…)     the scan key and the spend key encoded together, derived at ORIGIN/1h/0 and ORIGIN/0h/0
     sp(SCAN,SPEND)           SCAN is a private key: compressed WIF, or an xprv with a path; SPEND is a public key
 
-No error and no repr repeats the scan key. A private spend key is refused, as everywhere.
+No error or repr ever shows the scan key. A private spend key is refused, as everywhere.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _LONGEST_KEY = 120
 """Largest length of a base58 key in characters (our choice). The time of decoding is quadratic in the length."""
 
 Origin = tuple[bytes, tuple[int, ...]]
-"""Fingerprint of the master key, and the path from it. The number of a hardened step is 2^31 or more."""
+"""Fingerprint of the master key, and the path from it. Hardened steps are 2^31 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilentDescriptor:
-    """A descriptor sp() with its private scan key, which finds payments and cannot spend them."""
+    """An sp() descriptor with its private scan key, which finds payments but cannot spend them."""
 
     secret: str = field(repr=False)
     """The descriptor with the scan key and its checksum. Only a file of mode 0600 may contain it."""
@@ -69,7 +69,7 @@ class SilentDescriptor:
 
 
 def parse_silent(text: str, network: Network) -> SilentDescriptor:
-    """Parse a descriptor sp(), with or without checksum.
+    """Parse an sp() descriptor, with or without a checksum.
 
     Raises:
         DescriptorError: The text is not such a descriptor, or contains a private spend key. No message repeats a key.
@@ -84,7 +84,7 @@ def parse_silent(text: str, network: Network) -> SilentDescriptor:
         raise fault(found.start(), "a space or line end within a descriptor: remove it")
     if _SPEND_TEXT.search(text):
         raise DescriptorError(
-            "spspend1… contains the private spend key, which was not kept: export the wallet's scan key, sp(spscan1…)"
+            "spspend1… contains the private spend key, which was not kept: export the scan key, sp(spscan1…)"
         )
     body, stated = split_checksum(text)
     whole = parse_expression(body)
@@ -122,7 +122,7 @@ def _origin_text(origin: Origin | None) -> str:
 def _atom(expression: Expression) -> tuple[int, str, Origin | None]:
     """Return the offset and the text of a key after its origin, and the origin if there is one."""
     if expression.arguments is not None:
-        raise fault(expression.at, f"{expression.shown} where a key is expected")
+        raise fault(expression.at, f"expected a key, found {expression.shown}")
     return keyexpression.without_origin(expression)
 
 
@@ -137,9 +137,9 @@ def _single(expression: Expression, network: Network) -> tuple[bytes, bytes, Ori
     except (AddressError, FormatError):
         raise fault(at, "spscan1… was mistyped or is incomplete: copy it from the wallet again") from None
     if encoding is not Bech32Encoding.BECH32M or not values:
-        raise fault(at, "spscan1… has the checksum of another encoding: copy it from the wallet again")
+        raise fault(at, "spscan1… has the checksum of a different encoding: copy it from the wallet again")
     if values[0]:
-        raise fault(at, f"spscan1… of version {values[0]}, expected version 0, which is q after the 1")
+        raise fault(at, f"spscan1… must have version 0 (q after the 1), not {values[0]}")
     _check_network(is_main=hrp == "spscan", network=network)
     if len(payload) != _PAYLOAD or payload[32] not in (2, 3) or curve.parse_key(payload[32:]) is None:
         raise fault(at, "spscan1… does not contain a 32-byte scan key and a compressed 33-byte spend key")
@@ -150,7 +150,8 @@ def _check_network(*, is_main: bool, network: Network) -> None:
     if is_main != (silent_prefix(network) == "sp"):
         owners = tuple(known.name for known in NETWORKS if is_main == (known is MAINNET))
         raise WrongNetworkError(
-            f"the scan key of sp() is of {' or '.join(owners)}, not of {network}: choose its network, or give the right"
+            f"the scan key of sp() is for {' or '.join(owners)}, not for {network}: choose its network, or give the "
+            "right"
             " key",
             owners,
         )
@@ -172,15 +173,15 @@ def _scan_key(expression: Expression, network: Network) -> tuple[bytes, Origin |
         raise fault(at, "spscan1… must be the only argument of sp(), because it contains the spend key")
     if found := _EXTENDED.match(name):
         if found[1] == "ub":
-            raise fault(at, "an extended public key where sp() needs the private scan key: give the xprv or WIF of it")
+            raise fault(at, "sp() needs the private scan key, not an extended public key: give its xprv or WIF")
         return _extended_scan_key(at, name, path if slash else None, network, origin)
     if re.fullmatch(r"[0-9a-fA-F]{66}", name):
-        raise fault(at, "a public key where sp() needs the private scan key: give the WIF, or sp(spscan1…)")
+        raise fault(at, "sp() needs the private scan key, not a public key: give its WIF, or sp(spscan1…)")
     raw = _base58(name)
     if raw is None or len(raw) not in (33, 34) or raw[0] not in _WIF_VERSIONS:
         raise fault(at, "expected the private scan key: a compressed WIF, or an xprv or tprv with its path")
     if len(raw) == 33 or raw[33] != 1:
-        raise fault(at, "an uncompressed private key, but silent payments use only compressed keys (BIP-352)")
+        raise fault(at, "the private key is uncompressed, but silent payments only use compressed keys (BIP-352)")
     if slash:
         raise fault(at, "a path after a WIF, which has no child keys: remove the path")
     _check_network(is_main=_WIF_VERSIONS[raw[0]], network=network)

@@ -1,4 +1,4 @@
-"""The scripts and keys that a spend of a descriptor's output needs, as a PSBT states them (BIP-174 and 371)."""
+"""The scripts and keys needed to spend a descriptor's output, as a PSBT lists them (BIP-174 and 371)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class KeyOrigin:
     public_key: bytes
     """The public key: 33 or 65 bytes, or 32 bytes in taproot."""
     fingerprint: bytes
-    """First 4 bytes of the HASH160 of the master key, or of the key itself if the descriptor states no origin."""
+    """First 4 bytes of the HASH160 of the master key, or of the key itself if the descriptor gives no origin."""
     path: tuple[int, ...]
-    """Steps from the master key. The number of a hardened step is 2^31 or more."""
+    """Steps from the master key. Hardened steps are 2^31 or more."""
     leaf_hashes: tuple[bytes, ...] = ()
     """Hashes of the taproot leaves that contain the key, 32 bytes each. Empty for the internal key."""
 
@@ -41,7 +41,7 @@ class TapLeaf:
 @public
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The scripts and keys that a spend of an output needs. It contains no private key."""
+    """The scripts and keys needed to spend an output. Private keys are never included."""
 
     script_pubkey: bytes
     """Script of the output."""

@@ -1,4 +1,4 @@
-"""Templates of scripts: constant bytes and slots that keys fill, from which the script of each index is assembled."""
+"""Script templates: constant bytes, and slots for keys, from which the script of each index is assembled."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spvfilter.hashes import hash160
 Derive = Callable[[int], bytes]
 """A function that returns the public key or the script of an index."""
 Bind = Callable[[int], Derive]
-"""A function that takes the number of a path of the multipath, and returns the function of this path."""
+"""A function that takes the number of a path in the multipath, and returns the function for that path."""
 Step = int | tuple[int, ...]
-"""A step of a path: a number, or the numbers of a multipath. The number of a hardened step is 2^31 or more."""
+"""A step of a path: a number, or the numbers of a multipath. Hardened steps are 2^31 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key expression, ready to derive public keys."""
+    """A key expression that is ready to derive public keys."""
 
     at: int
     """Offset of the key in the descriptor."""
@@ -26,9 +26,9 @@ class Key:
     paths: int
     """Number of paths of its multipath <…>. It is 1 if the key has no multipath."""
     is_ranged: bool
-    """True if the key has a wildcard, so that each index has another public key."""
+    """True if the key has a wildcard, so each index has a different public key."""
     bind: Bind
-    """Function that takes the number of a path and returns the function that derives the public key of an index."""
+    """Function that takes the number of a path, and returns a function that derives the public key of an index."""
     fingerprint: bytes = b""
     """First 4 bytes of the HASH160 of the master key. Empty for musig(), which has several keys."""
     steps: tuple[Step, ...] = ()
@@ -47,7 +47,7 @@ class Slot:
     keys: tuple[Key, ...]
     """The keys."""
     write: Callable[[list[bytes]], bytes]
-    """Function that returns the part of the script, for the public keys of an index."""
+    """Function that returns this part of the script, given the public keys of an index."""
     size: int
     """Size of the part in bytes."""
 
@@ -93,7 +93,7 @@ def pushed_key_hash(key: Key) -> Slot:
 
 
 def pushed_keys(keys: tuple[Key, ...], *, is_sorted: bool) -> Slot:
-    """Return the slot that pushes several public keys, in their order or sorted by their bytes (BIP-67)."""
+    """Return the slot that pushes several public keys, in the given order or sorted (BIP-67)."""
 
     def write(found: list[bytes]) -> bytes:
         return b"".join(bytes((len(key),)) + key for key in (sorted(found) if is_sorted else found))

@@ -1,4 +1,4 @@
-"""Files that wallets export, as the descriptors, addresses and labels that a watch list needs."""
+"""Read the descriptors, addresses and labels in files that wallets export."""
 
 from __future__ import annotations
 

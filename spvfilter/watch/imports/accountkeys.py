@@ -1,4 +1,4 @@
-"""Descriptors of the extended public keys that wallets export without a descriptor."""
+"""Make descriptors of extended public keys that wallets export without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MULTISIG_FORMATS = {
     "P2SH-P2WSH": "sh(wsh(MULTI))",
     "P2WSH-P2SH": "sh(wsh(MULTI))",
 }
-"""Descriptor of a multisig wallet by the name that wallets give its type, with the word MULTI."""
+"""Descriptor of each type of multisig wallet, by the type's usual name, with MULTI in place of the script."""
 _PATH = re.compile(r"(?:[mM]/)?((?:\d{1,10}[hH']?/)*\d{1,10}[hH']?)")
 _FINGERPRINT = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8})")
 
@@ -35,9 +35,9 @@ def plain_key(text: str, where: str) -> str:
 
 
 class Origins:
-    """The key origins […] of one file, and warnings about origins that its descriptor lacks.
+    """The key origins […] of one file, and warnings about missing ones.
 
-    A watch list works without origins, but a signing device recognizes its key in a PSBT only by the origin.
+    A watch list works without origins, but a signing device needs them to recognize its key in a PSBT.
     """
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class Origins:
         """A sentence for each origin that the file gives, but that its descriptor lacks."""
 
     def of(self, key: str, fingerprint: object, path: object, where: str) -> str:
-        """Return the origin of a key from the master key's fingerprint and the path. It is empty if it is unknown.
+        """Return the origin of a key, made of the master key's fingerprint and the path. It is empty if unknown.
 
-        The parent's fingerprint in a key of depth 1 replaces a missing one, because its parent is the master key.
+        If the fingerprint is missing, a key of depth 1 supplies it, because its parent is the master key.
 
         Args:
             key: The extended public key, as `plain_key` returns it.
-            fingerprint: 8 hex digits, with or without 0x. None or an empty text if the file does not give it.
-            path: Path such as m/84'/0'/0'. None or an empty text if the file does not give it.
+            fingerprint: 8 hex digits, with or without 0x. None or empty if the file does not give it.
+            path: Path such as m/84'/0'/0'. None or empty if the file does not give it.
             where: Name of the key in warnings.
         """
         if fingerprint in (None, "") and path in (None, "", "m", "m/"):
@@ -78,7 +78,7 @@ class Origins:
     def _warn(self, where: str, missing: str) -> None:
         self.warnings.append(
             f"{where} is watched without its origin, because the file does not give {missing}. A signing device will"
-            " not recognize the key in a PSBT: write [FINGERPRINT/PATH] before the key in a descriptor of your own"
+            " not recognize the key in a PSBT: write [FINGERPRINT/PATH] before the key in a descriptor yourself"
         )
 
 
@@ -89,18 +89,18 @@ def last_step(key: str) -> str:
 
 
 def single_descriptor(wrapped: str, key: str) -> str:
-    """Return the descriptor of an account key with its origin. `wrapped` is a descriptor with the word KEY."""
+    """Return the descriptor of an account key with its origin. `wrapped` is the descriptor, with KEY for the key."""
     return wrapped.replace("KEY", f"{key}{BRANCHES}")
 
 
 def multisig_descriptor(wrapped: str, needed: int, account_keys: list[str]) -> str:
-    """Return the descriptor of a multisig wallet with sorted keys (BIP-67). `wrapped` has the word MULTI."""
+    """Return the descriptor of a multisig wallet with sorted keys (BIP-67). It replaces MULTI in `wrapped`."""
     inner = ",".join(f"{key}{BRANCHES}" for key in account_keys)
     return wrapped.replace("MULTI", f"sortedmulti({needed},{inner})")
 
 
 def both_branches(text: str) -> str:
-    """Return a descriptor of receiving addresses as a descriptor of receiving and change addresses.
+    """Extend a descriptor of receiving addresses to change addresses.
 
     Other descriptors are returned unchanged. Raises DescriptorError if the checksum is wrong.
     """

@@ -1,4 +1,4 @@
-"""Adding the contents of a wallet file to a watch list."""
+"""Add the contents of a wallet file to a watch list."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class WalletSink(Protocol):
 def add_wallet(watch: WalletSink, wallet: WalletFile, name: str, budget: Budget) -> None:
     """Add the descriptors, addresses and labels of a wallet file to `watch`. `name` is the file's name.
 
-    All key derivations are counted before keys are derived. Warns with WalletFileWarning about parts that are left out.
-    Raises WatchFileError if the wallet belongs to another network, an entry is invalid, or the budget is too small.
+    All key derivations are counted before any key is derived. A WalletFileWarning names the parts that are left out.
+    Raises WatchFileError if the wallet belongs to a different network, an entry is invalid, or the budget is too small.
     """
     problems: _Problems = []
     found: list[Keychain] = []
@@ -93,8 +93,8 @@ def _keychains(watch: WalletSink, wanted: ImportedDescriptor) -> list[Keychain]:
         derived = script_to_address(found[0].scripts(0)[0], watch.network)
         if derived != wanted.first_address:
             raise ParameterError(
-                "the first address in the file is not the first address of its keys: the file is damaged, was changed,"
-                f" or is for another network than {watch.network}; export it again"
+                "the first address in the file is not the first address of its keys: the file is damaged, was "
+                "changed, or is not for {watch.network}; export it again"
             )
     return found
 

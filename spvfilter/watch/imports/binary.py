@@ -1,4 +1,4 @@
-"""Wallet files that are not text, or are encrypted: their names, and the export to use instead."""
+"""Recognize wallet files that are binary or encrypted, and say what to export instead."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
 
 
 def refusal_of(start: bytes) -> str | None:
-    """Return an error message if the start of a file shows that no watch list can be read from it.
+    """Return an error message if the start of a file shows that it cannot contain a watch list.
 
-    None if the file may be text.
+    None if it may be text.
     """
     head = start[:4096]
     if start.startswith(b"SQLite format 3\0"):
@@ -50,7 +50,7 @@ def refusal_of(start: bytes) -> str | None:
         if head.startswith(begin):
             return f"this is {what}"
     if b"org.bitcoin." in head[:32]:
-        return "this is a wallet of a program with bitcoinj: give its extended public key or its addresses"
+        return "this is a wallet of a bitcoinj program: give its extended public key or its addresses"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
         return "this file is UTF-16: save it as UTF-8"
     if len(head.translate(None, _TEXT)) > max(8, len(head) // 10):

@@ -1,4 +1,4 @@
-"""Descriptors of receiving and change addresses that a file gives separately, such as those of Bitkey.
+"""Files with separate descriptors of receiving and change addresses, such as Bitkey's.
 
 ```
 External: wpkh([…]xpub…/0/*)#…
@@ -34,7 +34,7 @@ _MOST = 100
 def read_branch_lines(text: str) -> WalletFile | None:
     """Return the wallet of lines NAME: DESCRIPTOR. None if the text has a different format.
 
-    Raises ParameterError if a line does not have a descriptor, or one with a private key.
+    Raises ParameterError if a line lacks a descriptor or contains a private key.
     """
     lines = [line for line in text.split("\n", _MOST + 1)[:_MOST] if line.strip() and not line.startswith("#")]
     first = _LINE.fullmatch(lines[0]) if lines else None
@@ -52,7 +52,7 @@ def read_branch_lines(text: str) -> WalletFile | None:
 def read_branches(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if a descriptor has a private key.
+    Raises ParameterError if a descriptor contains a private key.
     """
     if isinstance(data, dict):
         inner = data.get("descriptors")
@@ -81,7 +81,7 @@ def _is_source(text: str) -> bool:
 def _wallet(texts: list[str], name: str | None) -> WalletFile:
     for text in texts:
         if (what := private_key_in(text)) is not None:
-            raise ParameterError(f"a descriptor has {what}, which was not kept: export a watch-only wallet")
+            raise ParameterError(f"a descriptor contains {what}, which was not kept: export a watch-only wallet")
     return WalletFile(
         _KIND, name, networks_of_text(texts[0]), descriptors=tuple(ImportedDescriptor(each, name) for each in texts)
     )

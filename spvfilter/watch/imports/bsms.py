@@ -28,22 +28,22 @@ _MOST_PATHS = 16
 def read_bsms(text: str) -> WalletFile | None:
     """Return the wallet of a descriptor record. None if the text has a different format.
 
-    Raises ParameterError if the record has another version, or a line is invalid.
+    Raises ParameterError if the version is not supported or a line is invalid.
     """
     if not text.startswith("BSMS "):
         return None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0] != _VERSION:
-        raise ParameterError(f"a BSMS file (BIP-129) of another version, expected {_VERSION}")
+        raise ParameterError(f"unsupported version of a BSMS file (BIP-129), expected {_VERSION}")
     if len(lines) > 2 and not is_descriptor(lines[1]):
         raise ParameterError(
-            "a BSMS key record (BIP-129), which has the key of one signer: give the descriptor record of the wallet"
+            "a BSMS key record (BIP-129), which contains only one signer's key: give the wallet's descriptor record"
         )
     if len(lines) != 4:
         raise ParameterError(f"a BSMS descriptor record (BIP-129) must have 4 lines, not {len(lines)}: export it again")
     _, template, paths, first = lines
     if (what := private_key_in(template)) is not None:
-        raise ParameterError(f"line 2 has {what}, which was not kept: give the record with public keys")
+        raise ParameterError(f"line 2 contains {what}, which was not kept: give the record with public keys")
     texts = _descriptors(template, paths)
     return WalletFile(
         "BSMS",

@@ -28,7 +28,7 @@ _UNKNOWN = "unknown"
 def read_caravan(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if a field is missing or invalid, or the number of keys is not that of the quorum.
+    Raises ParameterError if a field is missing or invalid, or the number of keys does not match the quorum.
     """
     if not isinstance(data, dict) or "extendedPublicKeys" not in data or "quorum" not in data:
         return None
@@ -47,7 +47,7 @@ def read_caravan(data: object) -> WalletFile | None:
     needed, total = count_of(quorum.get("requiredSigners")), count_of(quorum.get("totalSigners"))
     if needed is None or not 1 <= needed <= len(found) <= 20 or total not in (None, len(found)):
         raise ParameterError(
-            f"a Caravan wallet with {len(found)} keys, whose quorum is not M of {len(found)}: export it again"
+            f"a Caravan wallet with {len(found)} keys, but its quorum is not M of {len(found)}: export it again"
         )
     text, name = multisig_descriptor(wrapped, needed, found), name_in(data.get("name"))
     start = count_of(data.get("startingAddressIndex")) or 0

@@ -1,4 +1,4 @@
-"""Files of Coldcard: `coldcard-export.json`, and the text of a multisig wallet.
+"""Coldcard's files: `coldcard-export.json`, and the text file of a multisig wallet.
 
 ```
 {"chain": "BTC", "xfp": "0F056943", "account": 0,
@@ -54,13 +54,13 @@ _MOST_LINES = 1_000
 def read_coldcard(data: object) -> WalletFile | None:
     """Return the accounts of `coldcard-export.json`. None if the value has a different format.
 
-    Raises ParameterError if the file has no account with a single key, or the network is unknown.
+    Raises ParameterError if the file contains no single-key account, or the network is unknown.
     """
     if not isinstance(data, dict):
         return None
     if "xfp" in data and any(name in data for name in _SIGNER):
         raise ParameterError(
-            "the keys of one signer of a multisig wallet (Coldcard): export the wallet instead, Settings > Multisig"
+            "one signer's keys of a multisig wallet (Coldcard): export the wallet instead, Settings > Multisig"
             " Wallets > the wallet > Coldcard Export"
         )
     if "xfp" not in data or not any(name in data for name in (*_SECTIONS, *_MULTISIG_SECTIONS)):
@@ -75,18 +75,18 @@ def read_coldcard(data: object) -> WalletFile | None:
             first = section.get("first")
             found.append(ImportedDescriptor(text, name_in(section.get("name")), 0, _text_or_none(first)))
     if not found:
-        raise ParameterError("a file of Coldcard without an account of a single key: export it again as generic JSON")
+        raise ParameterError("a Coldcard file without a single-key account: export it again as generic JSON")
     networks = networks_of_text(found[0].text)
     if "chain" in data:
         chain = text_of(data, "chain", "the file")
         if chain not in _CHAINS:
-            raise ParameterError("a file of Coldcard for an unknown chain: expected BTC, XTN or XRT")
+            raise ParameterError("a Coldcard file for an unknown chain: expected BTC, XTN or XRT")
         networks = _CHAINS[chain]
     wallet = WalletFile("Coldcard", networks=networks, descriptors=tuple(found), warnings=tuple(origins.warnings))
     if any(name in data for name in _MULTISIG_SECTIONS):
         return wallet.with_warning(
-            "the file also has this Coldcard's keys for multisig wallets. They are not watched: a multisig wallet needs"
-            " a file of its own"
+            "the file also has this Coldcard's keys for multisig wallets. They are not watched: a multisig wallet "
+            "needs its own file"
         )
     return wallet
 
@@ -98,7 +98,7 @@ def _text_or_none(value: object) -> str | None:
 def read_multisig_text(text: str) -> WalletFile | None:
     """Return the wallet of Coldcard's text for multisig wallets. None if the text has a different format.
 
-    Raises ParameterError if a line is invalid, or the number of keys is not that of the policy.
+    Raises ParameterError if a line is invalid, or the number of keys does not match the policy.
     """
     head = text[:_MOST_TEXT].splitlines()[:40]
     if len(text) > _MOST_TEXT or not any(re.match(r"\s*policy\s*:", line, re.IGNORECASE) for line in head):

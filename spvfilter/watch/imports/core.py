@@ -20,7 +20,7 @@ _GENESIS_TIMES = 2
 def read_core(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if a descriptor is missing or has a private key.
+    Raises ParameterError if a descriptor is missing or contains a private key.
     """
     name: str | None = None
     requests = data
@@ -47,7 +47,7 @@ def _descriptor(request: object, where: str, name: str | None) -> ImportedDescri
     text = text_of(request, "desc", where)
     if (what := private_key_in(text)) is not None:
         raise ParameterError(
-            f"{where} has {what}, which was not kept: export it with `bitcoin-cli listdescriptors`, without `true`"
+            f"{where} contains {what}, which was not kept: export it with `bitcoin-cli listdescriptors`, without `true`"
         )
     return ImportedDescriptor(text, name_in(request.get("label")) or name, _end(request), revealed=(_next(request),))
 

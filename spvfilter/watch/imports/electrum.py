@@ -1,4 +1,4 @@
-"""Wallet files of Electrum that are not encrypted: JSON, perhaps followed by changes of the JSON.
+"""Unencrypted wallet files of Electrum: JSON, perhaps followed by changes to it.
 
 ```
 {"wallet_type": "standard", "keystore": {"type": "bip32", "xpub": "zpub…", "derivation": "m/84'/0'/0'", …},
@@ -41,7 +41,7 @@ _KIND = "Electrum"
 def read_electrum(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if the file lacks a key, or has a type that is unknown.
+    Raises ParameterError if the file lacks a key or its type is unknown.
     """
     if not isinstance(data, dict) or "wallet_type" not in data or not ("seed_version" in data or "keystore" in data):
         return None
@@ -63,7 +63,7 @@ def read_electrum(data: object) -> WalletFile | None:
         )
     else:
         raise ParameterError(
-            "an Electrum wallet of a type that cannot be read: export its addresses, View > Show Addresses > Export"
+            "an Electrum wallet of an unsupported type: export its addresses, View > Show Addresses > Export"
         )
     return WalletFile(
         _KIND,
@@ -77,7 +77,7 @@ def read_electrum(data: object) -> WalletFile | None:
 
 
 def with_changes(text: str) -> object:
-    """Return the JSON value of a wallet file to which Electrum has appended changes. Only changes of labels are read.
+    """Return the JSON value of a wallet file, with changes that Electrum has appended. Only changes of labels are read.
 
     Raises ParameterError if the file is not JSON.
     """
@@ -134,7 +134,7 @@ def _key(data: JsonObject, name: str, origins: Origins) -> tuple[str, str]:
     store = _keystore(data, name)
     text = store.get("xpub")
     if not isinstance(text, str):
-        raise ParameterError(f"the field {name} of an Electrum wallet has no extended public key: export it again")
+        raise ParameterError(f"the field {name} of an Electrum wallet lacks an extended public key: export it again")
     key = plain_key(text, f"{name}: xpub")
     return text, origins.of(key, _fingerprint(store), store.get("derivation"), f"the key of {name}") + key
 

@@ -1,4 +1,4 @@
-"""Bounded reading of JSON, and access to its fields."""
+"""Read JSON within limits, and access its fields."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ JsonObject = dict[str, object]
 
 
 def parse_json(text: str) -> object:
-    """Return the value that a JSON text describes.
+    """Parse JSON and return its value.
 
-    Raises ParameterError if the text is not JSON, has too many values or is nested too deeply. The message repeats no
-    part of the text, which may be a secret.
+    Raises ParameterError if the text is not JSON, has too many values or is nested too deeply. The message never
+    repeats the text, which may be a secret.
     """
     if text.count(",") + text.count("[") + text.count("{") > MAX_VALUES:
         raise ParameterError(
@@ -44,19 +44,19 @@ def field_of(data: JsonObject, *names: str) -> object:
 
 
 def text_of(data: JsonObject, name: str, where: str) -> str:
-    """Return a field that must be a text. `where` names the object in the error message.
+    """Return a field that must be text. `where` names the object in the error message.
 
-    Raises ParameterError if the field is missing or not a text.
+    Raises ParameterError if the field is missing or not text.
     """
     value = data.get(name)
     if not isinstance(value, str):
-        found = "is missing" if value is None else "is not a text"
+        found = "is missing" if value is None else "is not text"
         raise ParameterError(f"the field {name} of {where} {found}: export the file again")
     return value
 
 
 def count_of(value: object) -> int | None:
-    """Return a JSON value as a whole number from 0 to 2^32 - 1, even if it is in quotes. None for any other value."""
+    """Return a JSON value as a whole number from 0 to 2^32 - 1, even if it is quoted. None for any other value."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
         value = int(value)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32

@@ -1,4 +1,4 @@
-"""Labels of a wallet (BIP-329): lines of JSON. The labelled addresses are a watch list.
+"""A wallet's labels (BIP-329), in lines of JSON. The labelled addresses become a watch list.
 
 ```
 {"type": "addr", "ref": "bc1q…", "label": "shop"}
@@ -18,7 +18,7 @@ from spvfilter.watch.imports.privatekeys import is_private, warning_of
 from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, label_in
 
 LABELS = "BIP-329"
-"""The kind of these files."""
+"""How messages name the kind of such files."""
 _MOST_BEFORE = 20
 """Number of lines of which one must be a label, so that a file counts as one of labels (our choice)."""
 _MOST_NAMED = 20
@@ -30,7 +30,7 @@ _TYPES = ("tx", "addr", "pubkey", "input", "output", "xpub")
 def read_labels(text: str) -> WalletFile | None:
     """Return the labelled addresses of a file of labels. None if the text has a different format.
 
-    Malformed lines are left out with a warning. Raises ParameterError if no line has an address.
+    Malformed lines are left out with a warning. Raises ParameterError if no line contains an address.
     """
     if not any(_is_label(_object(line)) for _, line in islice(_lines(text), _MOST_BEFORE)):
         return None
@@ -54,14 +54,14 @@ def read_labels(text: str) -> WalletFile | None:
     if wrong:
         named = ", ".join(map(str, wrong[:_MOST_NAMED])) + (", …" if len(wrong) > _MOST_NAMED else "")
         wallet = wallet.with_warning(
-            f"line{'s' if len(wrong) > 1 else ''} {named} of the labels (BIP-329) left out: expected type and ref in an"
-            " object"
+            f"line{'s' if len(wrong) > 1 else ''} {named} of the labels (BIP-329) left out: expected an object with "
+            "type and ref"
         )
     if has_private:
         wallet = wallet.with_warning(warning_of(["label"]))
     if others:
         return wallet.with_warning(
-            f"{others:,} labels of transactions, outputs or keys were left out: a watch list has labels of addresses"
+            f"{others:,} labels of transactions, outputs or keys were left out: a watch list only labels addresses"
         )
     return wallet
 

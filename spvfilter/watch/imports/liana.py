@@ -1,4 +1,4 @@
-"""Backups of Liana, with the indexes of the addresses that it has handed out.
+"""Liana's backups, which include the indexes of the addresses that were handed out.
 
 ```
 {"name": "w", "version": 1, "network": "bitcoin", "accounts": [
@@ -28,7 +28,7 @@ _KIND = "Liana"
 def read_liana(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if a descriptor is missing or has a private key, or the network is unknown.
+    Raises ParameterError if a descriptor is missing or contains a private key, or the network is unknown.
     """
     accounts = data.get("accounts") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(accounts, list):
@@ -43,7 +43,7 @@ def read_liana(data: object) -> WalletFile | None:
             raise ParameterError(f"{where} is not an object with a field descriptor: export the file again")
         text = text_of(each, "descriptor", where)
         if (what := private_key_in(text)) is not None:
-            raise ParameterError(f"{where} has {what}, which was not kept: export the wallet as watch-only")
+            raise ParameterError(f"{where} contains {what}, which was not kept: export the wallet as watch-only")
         indexes = (count_of(each.get(name)) for name in ("receive_index", "change_index"))
         revealed = tuple(0 if index is None else index + 1 for index in indexes)
         found.append(ImportedDescriptor(text, name_in(each.get("name")), revealed=revealed))
@@ -66,7 +66,7 @@ def read_liana(data: object) -> WalletFile | None:
     )
     if others:
         return wallet.with_warning(
-            f"{others:,} labels of transactions, outputs or keys were left out: a watch list has labels of addresses"
+            f"{others:,} labels of transactions, outputs or keys were left out: a watch list only labels addresses"
         )
     return wallet
 

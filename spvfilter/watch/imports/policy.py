@@ -33,7 +33,7 @@ _LONGEST = 150_000
 def read_policy(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if the policy names keys that are missing, or has keys that it does not use.
+    Raises ParameterError if the policy names missing keys or does not use all of its keys.
     """
     if not isinstance(data, dict):
         return None
@@ -42,7 +42,7 @@ def read_policy(data: object) -> WalletFile | None:
         return None
     keys = [each for each in found if isinstance(each, str)]
     if len(keys) < len(found):
-        raise ParameterError("a wallet policy (BIP-388) with a key that is not a text: expected [ORIGIN]xpub…")
+        raise ParameterError("a wallet policy (BIP-388) with a key that is not text: expected [ORIGIN]xpub…")
     name = name_in(field_of(data, "name", "wallet_name"))
     text = _filled(template, keys)
     return WalletFile(
@@ -51,7 +51,7 @@ def read_policy(data: object) -> WalletFile | None:
 
 
 def without_template(text: str) -> str:
-    """Return a descriptor with `/**` (BIP-388) as a descriptor with `/<0;1>/*`. Other texts are returned unchanged.
+    """Replace `/**` (BIP-388) in a descriptor by `/<0;1>/*`. Other text is returned unchanged.
 
     Raises DescriptorError if the checksum is wrong.
     """
@@ -71,7 +71,9 @@ def _filled(template: str, keys: list[str]) -> str:
         if (what := private_key_in(key)) is not None:
             raise ParameterError(f"a key of a wallet policy is {what}, which was not kept: give public keys")
         if any(char in key for char in "(){},*#@"):
-            raise ParameterError("a key of a wallet policy (BIP-388) has a bracket or a path: expected [ORIGIN]xpub…")
+            raise ParameterError(
+                "a key of a wallet policy (BIP-388) contains a bracket or a path: expected [ORIGIN]xpub…"
+            )
     if len(template) + sum(len(keys[number]) for number in numbers) > _LONGEST:
-        raise ParameterError(f"a wallet policy (BIP-388) of more than {_LONGEST:,} characters")
+        raise ParameterError(f"a wallet policy (BIP-388) longer than {_LONGEST:,} characters")
     return _PLACEHOLDER.sub(lambda found: keys[int(found[1])], template)

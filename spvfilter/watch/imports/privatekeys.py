@@ -1,4 +1,4 @@
-"""Private keys and seed phrases in the fields of JSON files. They are named, but never kept or repeated."""
+"""Find private keys and seed phrases in JSON files. Their fields are named, but they are never kept or repeated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MOST_NAMED = 5
 
 
 def private_fields(data: object) -> list[str]:
-    """Return the names of the fields of a JSON value that contain private keys, each once."""
+    """Return the names of the fields in a JSON value that contain private keys, each once."""
     found: dict[str, None] = {}
     harmless: dict[str, str] = {}  # names that were checked already, with the name to report; files repeat them
     left: list[tuple[str, object]] = [("", data)]
@@ -69,7 +69,7 @@ def private_fields(data: object) -> list[str]:
 
 
 def is_private(text: str) -> bool:
-    """Return True if a text may be or contain a private key or a seed phrase."""
+    """Return True if text may be or contain a private key or a seed phrase."""
     return secret_in(text) is not None
 
 
@@ -78,6 +78,6 @@ def warning_of(names: list[str], what: str = "field") -> str:
     shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
     several = "s" if len(names) > 1 else ""
     return (
-        f"the file contains private keys, in the {what}{several} {shown}: they were not kept. A reader of the"
-        " file can spend the coins: keep it in a safe place, and export a watch-only file"
+        f"the file contains private keys, in the {what}{several} {shown}: they were not kept. A reader of the file "
+        "can spend the coins: keep it in a safe place, and export a watch-only file"
     )

@@ -1,4 +1,4 @@
-"""Recognition of the files that wallets export, by their content."""
+"""Recognize files that wallets export by their contents."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ KINDS = (
 
 @public
 def read_wallet_file(path: str | os.PathLike[str]) -> WalletFile:
-    """Return the contents of a file that a wallet exported, without private keys.
+    """Read a file that a wallet exported. Private keys are never kept.
 
     `WatchList.load` reads the same files. Use this function for the wallet's name, its birthday and its networks.
 
@@ -88,7 +88,7 @@ def read_wallet_file(path: str | os.PathLike[str]) -> WalletFile:
 
 
 def is_candidate(start: bytes) -> bool:
-    """Return True if a file that starts with these bytes may be a wallet file, so that the whole file is needed."""
+    """Return True if a file that starts with these bytes may be a wallet file, so it must be read as a whole."""
     text = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     if is_json(text):
         return True
@@ -99,7 +99,7 @@ def is_candidate(start: bytes) -> bool:
 
 
 def is_json(text: str) -> bool:
-    """Return True if a text may only be JSON. A key expression begins with its origin in brackets, as JSON does."""
+    """Return True if text can only be JSON. (A key expression also begins with a bracket, before its origin.)"""
     start = text.lstrip()[:_LONGEST_ORIGIN]
     return start.startswith("{") or (start.startswith("[") and _ORIGIN.match(start) is None)
 
@@ -107,7 +107,7 @@ def is_json(text: str) -> bool:
 def parse_wallet(data: bytes) -> WalletFile | None:
     """Return the contents of a wallet file. None if the file may be a watch list.
 
-    Raises ParameterError if the file is damaged or too large, or is JSON of an unknown kind.
+    Raises ParameterError if the file is damaged, too large, or JSON of an unknown kind.
     """
     if len(data) > MAX_FILE:
         raise ParameterError(f"a wallet file of more than {MAX_FILE:,} bytes: export only the wallet's descriptors")

@@ -1,4 +1,4 @@
-"""Descriptors that Sparrow exports as text: receiving and change together (BIP-389), and again each alone.
+"""Descriptors that Sparrow exports as text: receiving and change combined (BIP-389), then each on its own.
 
 ```
 # Receive and change descriptor (BIP389):
@@ -21,13 +21,13 @@ _HEADING = "# Receive and change descriptor"
 def read_sparrow(text: str) -> WalletFile | None:
     """Return the wallet of Sparrow's text. None if the text has a different format.
 
-    Raises ParameterError if the descriptor is missing or has a private key.
+    Raises ParameterError if the descriptor is missing or contains a private key.
     """
     if not text.startswith(_HEADING):
         return None
     found = next((line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")), None)
     if found is None:
-        raise ParameterError("a file of Sparrow without a descriptor after its first line: export it again")
+        raise ParameterError("a Sparrow file without a descriptor after its first line: export it again")
     if (what := private_key_in(found)) is not None:
-        raise ParameterError(f"the descriptor has {what}, which was not kept: export a watch-only wallet")
+        raise ParameterError(f"the descriptor contains {what}, which was not kept: export a watch-only wallet")
     return WalletFile("Sparrow", networks=networks_of_text(found), descriptors=(ImportedDescriptor(found),))

@@ -1,4 +1,4 @@
-"""Wallets of Specter, and of other programs whose JSON has the descriptor of the receiving addresses.
+"""Specter's wallets, and those of other programs whose JSON contains a descriptor of the receiving addresses.
 
 ```
 {"label": "w", "blockheight": 481824, "descriptor": "wsh(sortedmulti(2,…/0/*))#…", "devices": […]}
@@ -26,7 +26,7 @@ from spvfilter.watch.imports.walletfile import (
 def read_specter(data: object) -> WalletFile | None:
     """Return the wallet of a JSON value. None if the value has a different format.
 
-    Raises ParameterError if a descriptor is not a text, has a private key, or has a wrong checksum.
+    Raises ParameterError if a descriptor is not text, contains a private key, or has a wrong checksum.
     """
     if not isinstance(data, dict) or ("descriptor" not in data and "recv_descriptor" not in data):
         return None
@@ -38,7 +38,7 @@ def read_specter(data: object) -> WalletFile | None:
         texts = [text_of(data, "descriptor", "the wallet")]
     for text in texts:
         if (what := private_key_in(text)) is not None:
-            raise ParameterError(f"the descriptor has {what}, which was not kept: export the wallet as watch-only")
+            raise ParameterError(f"the descriptor contains {what}, which was not kept: export the wallet as watch-only")
     if not texts[1:] or not texts[1]:
         texts = [both_branches(texts[0])]
     ends = [count_of(field_of(data, field)) or 0 for field in ("keypool", "change_keypool")]

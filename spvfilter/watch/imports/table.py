@@ -1,4 +1,4 @@
-"""Tables of addresses: CSV with the address in any column and quoted fields, also with semicolons, tabs or bars."""
+"""Tables of addresses: CSV, also with semicolons, tabs or bars, with the address in any column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"(?:[^,;|\t]*\b)?(?:address(?:es)?|addr)(?:\b[^,;|\t]*)?"
 _LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "message")
 """Names of a column of labels, the likeliest first."""
 SAVED_LIST = "# spvfilter watch list"
-"""Start of a file that `WatchList.save` has written."""
+"""Start of a file that `WatchList.save` wrote."""
 _ONLY_TITLES = ("address", "addresses", "addr")
 """Titles of a table with one column."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
@@ -35,9 +35,9 @@ _Row = tuple[int, list[str]]
 
 
 def read_table(text: str) -> WalletFile | None:
-    """Return the addresses of a table. None if the text is a watch list, or has no address in its first rows.
+    """Return the addresses in a table. None if the text is a watch list, or its first rows contain no address.
 
-    Raises ParameterError if the quotes of the table are damaged, two columns have addresses, or a row has none.
+    Raises ParameterError if the quoting is damaged, two columns contain addresses, or a row contains none.
     """
     head = _first_line(text)
     delimiter = _delimiter(head)
@@ -49,7 +49,7 @@ def read_table(text: str) -> WalletFile | None:
     titles = [cell.strip().lower() for cell in first[1]] if has_header else []
     start = next(rows, None) if has_header else first
     if start is None:
-        raise ParameterError("a table with a header, but without rows: export it again")
+        raise ParameterError("a table with a header but no rows: export it again")
     column = _address_column(titles, start[1])
     label = _label_column(titles, start[1], column)
     found: list[ImportedAddress] = []
@@ -64,7 +64,7 @@ def read_table(text: str) -> WalletFile | None:
 
 
 def is_address(text: str) -> bool:
-    """Return True if a text is an address of any network."""
+    """Return True if text is an address of any network."""
     text = text.strip()
     if not 14 <= len(text) <= _LONGEST_ADDRESS:
         return False
@@ -193,8 +193,8 @@ def _address_column(titles: list[str], cells: list[str]) -> int:
             return choice[0]
         if choice:
             shown = " and ".join(str(at + 1) for at in choice[:3])
-            raise ParameterError(f"the columns {shown} of the table have addresses: keep the column to watch")
-    raise ParameterError("no column of the table has addresses: expected a column with the title address")
+            raise ParameterError(f"the columns {shown} of the table contain addresses: keep only the column to watch")
+    raise ParameterError("no column of the table contains addresses: expected a column titled address")
 
 
 def _label(cells: list[str], column: int | None, titles: list[str], delimiter: str) -> str | None:

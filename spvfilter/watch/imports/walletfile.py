@@ -1,4 +1,4 @@
-"""WalletFile: the contents of a file that a wallet exported, without private keys."""
+"""WalletFile: the contents of a file that a wallet exported, except private keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ImportedDescriptor(NamedTuple):
     label: str | None = None
     """Label of its keychains. None if the file has none."""
     end: int = 0
-    """First index that the wallet has not derived. It is 0 if the file does not say it."""
+    """First index that the wallet has not derived. It is 0 if the file does not say."""
     first_address: str | None = None
     """Address of index 0 according to the file. None if the file does not give it."""
     revealed: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class ImportedAddress(NamedTuple):
     label: str | None = None
     """Its label. None if the file has none."""
     line: int = 0
-    """Line of the file, from 1. It is 0 if the file does not consist of lines."""
+    """Line of the file, from 1; 0 if the file does not consist of lines."""
 
 
 @public
@@ -68,7 +68,7 @@ class WalletFile:
     name: str | None = None
     """Name of the wallet. None if the file has none."""
     networks: tuple[Network, ...] = NETWORKS
-    """Networks that the wallet may belong to. These are all networks if the file does not name one."""
+    """Networks that the wallet may belong to: all of them if the file does not name one."""
     birthday: int | None = None
     """Time before which the wallet has no payments (Unix time). None if the file does not give it."""
     birth_height: int | None = None
@@ -80,11 +80,11 @@ class WalletFile:
     labels: tuple[ImportedAddress, ...] = ()
     """Labels of addresses. An address that the descriptors do not derive is not watched."""
     warnings: tuple[str, ...] = ()
-    """Sentences about parts of the file that are left out, such as private keys."""
+    """Sentences about parts of the file that were left out, such as private keys."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The descriptors and the addresses to watch, as texts."""
+        """The descriptors and addresses to watch, as text."""
         return (*(each.text for each in self.descriptors), *(each.address for each in self.addresses))
 
     def with_warning(self, *texts: str) -> WalletFile:
@@ -93,7 +93,7 @@ class WalletFile:
 
 
 def name_in(value: object) -> str | None:
-    """Return a JSON value as a name or label. None if it is not a text, an empty one, or may be a private key.
+    """Return a JSON value as a name or label. None if it is not text, is empty, or may be a private key.
 
     Control characters become blanks.
     """
@@ -104,7 +104,7 @@ def name_in(value: object) -> str | None:
 
 
 def label_in(value: object) -> str | None:
-    """Return a JSON value as a label that may have line ends (BIP-329). None if it isn't text or may be a secret."""
+    """Return a JSON value as a label, perhaps with line ends (BIP-329). None if it isn't text or may be a secret."""
     if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
         return None
     text = value[:_MAX_CHECKED].encode("utf-8", "replace").decode()  # replaces surrogates
@@ -112,7 +112,7 @@ def label_in(value: object) -> str | None:
 
 
 def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tuple[Network, ...]:
-    """Return the networks that the name in a file means, or `default` if it has no name.
+    """Return the networks that the name in a file stands for, or `default` if there is none.
 
     Raises ParameterError if the name is unknown. `kind` names the program.
     """
@@ -121,7 +121,7 @@ def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tup
     found = _NAMED_NETWORKS.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         raise ParameterError(
-            f"a {kind} wallet of an unknown network: expected mainnet, testnet, signet or regtest in the file"
+            f"a {kind} wallet for an unknown network: expected mainnet, testnet, signet or regtest in the file"
         )
     return found
 
@@ -134,9 +134,9 @@ def networks_of_text(text: str) -> tuple[Network, ...]:
 
 
 def check_network(wallet: WalletFile, network: Network) -> None:
-    """Raise WrongNetworkError if a wallet and the watch list belong to different networks."""
+    """Raise WrongNetworkError unless a wallet may belong to the watch list's network."""
     if not any((each.p2pkh_version, each.hrp) == (network.p2pkh_version, network.hrp) for each in wallet.networks):
         owners = tuple(each.name for each in wallet.networks)
         raise WrongNetworkError(
-            f"a wallet of {' or '.join(owners)} ({wallet.kind}), not of {network}: choose its network", owners
+            f"a wallet for {' or '.join(owners)} ({wallet.kind}), not for {network}: choose its network", owners
         )

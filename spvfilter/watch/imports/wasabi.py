@@ -1,4 +1,4 @@
-"""Wallet files of Wasabi, and the skeleton of such a file that Coldcard exports.
+"""Wasabi's wallet files, and the skeletons of such files that Coldcard exports.
 
 ```
 {"MasterFingerprint": "0f056943", "ExtPubKey": "xpub…", "TaprootExtPubKey": "xpub…", "AccountKeyPath": "84'/0'/0'",

@@ -85,9 +85,9 @@ class PeerAddress:
 
     @property
     def host(self) -> str | None:
-        """The address as text; None if the address must be ignored.
+        """The address as text; None if it must be ignored.
 
-        An address must be ignored in these cases:
+        It must be ignored in these cases:
 
         - Its network is unknown.
         - It is an IPv6 address that encodes an address of another network.
@@ -119,7 +119,7 @@ def _misfit(net: int, size: int) -> str | None:
     if size > MAX_ADDRESS_SIZE:
         return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
     wanted = _SIZES.get(net)
-    return None if wanted in (None, size) else f"{size} bytes, {NetId(net).name} has {wanted}"
+    return None if wanted in (None, size) else f"{size} bytes, but {NetId(net).name} takes {wanted}"
 
 
 def _base32(raw: bytes) -> str:
@@ -232,4 +232,4 @@ class AddrV2:
 @public
 @dataclass(frozen=True, slots=True)
 class GetAddr(Empty):
-    """A message that requests addresses of other peers. A peer answers it once per connection. The payload is empty."""
+    """A message that requests addresses of other nodes. A peer answers once per connection. The payload is empty."""

@@ -73,7 +73,7 @@ class Version:
     timestamp: int
     """Current time of the sender's clock (Unix time) (i64)."""
     nonce: int
-    """Random number by which a node recognizes a connection to itself (u64)."""
+    """Random number that lets a node recognize a connection to itself (u64)."""
     user_agent: bytes
     """User agent of the sender, at most 256 bytes (BIP-14). It is not escaped: to print it, use `agent`."""
     start_height: int
@@ -141,7 +141,7 @@ class Verack(Empty):
 @public
 @dataclass(frozen=True, slots=True)
 class WtxidRelay(Empty):
-    """A message that offers the announcement of transactions by wtxid (BIP-339).
+    """A message that offers to announce transactions by wtxid (BIP-339).
 
     It is sent between version and verack. The payload is empty.
     """
@@ -260,7 +260,7 @@ class Ping(_Nonce):
 @public
 @dataclass(frozen=True, slots=True)
 class Pong(_Nonce):
-    """A message that answers a ping and has its nonce (BIP-31).
+    """A message that answers a ping and repeats its nonce (BIP-31).
 
     | bytes | field |
     |---|---|
@@ -271,7 +271,7 @@ class Pong(_Nonce):
 @public
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A message by which an old peer rejects a message that it received (BIP-61). Core no longer sends it.
+    """A message with which an old peer rejects a message that it received (BIP-61). Core no longer sends it.
 
     | bytes | field |
     |---|---|
@@ -286,7 +286,7 @@ class Reject:
     message: bytes
     """Command of the rejected message, at most 12 bytes."""
     code: int
-    """Number of the reason for the rejection, as listed in BIP-61 (u8)."""
+    """Code of the reason for the rejection, as listed in BIP-61 (u8)."""
     reason: bytes
     """Text of the reason for the rejection, at most 1,000 bytes. Escape it before you print it."""
     data: bytes = b""

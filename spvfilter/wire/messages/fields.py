@@ -1,4 +1,4 @@
-"""Fields of P2P messages: read them with limits, check them, encode them, and print a peer's bytes safely."""
+"""Read the fields of P2P messages within limits, check and encode them, and print a peer's bytes safely."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class PayloadReader(Reader):
     def count(self, field: str, most: int, least: int) -> int:
         """Read a CompactSize and return it: the number of items that follow.
 
-        Raises FormatError for more than `most` items, or if the rest of the payload is too short for items of `least`
-        bytes each.
+        Raises FormatError for more than `most` items, or if the rest of the payload is too short for that many items of
+        `least` bytes.
         """
         at = self.at
         count = self.compact_size(field)
@@ -31,7 +31,8 @@ class PayloadReader(Reader):
             raise FormatError(f"{count}, at most {most}", offset=at, field=field)
         if count * least > len(self.raw) - self.at:
             message = (
-                f"truncated: {count} items of at least {least} bytes claimed, {len(self.raw) - self.at} bytes left"
+                f"truncated: {count} items of at least {least} bytes each, but only {len(self.raw) - self.at} bytes "
+                "left"
             )
             raise FormatError(message, offset=at, field=field)
         return count

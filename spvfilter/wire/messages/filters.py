@@ -122,7 +122,7 @@ class FilterAdd:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterClear(Empty):
-    """A message that removes the loaded filter, so that the peer relays all transactions (BIP-37).
+    """A message that removes the loaded filter, so the peer relays all transactions (BIP-37).
 
     The payload is empty.
     """

@@ -138,7 +138,7 @@ class GetData(_Inventory):
 @public
 @dataclass(frozen=True, slots=True)
 class NotFound(_Inventory):
-    """A message that lists the objects of a getdata message that the sender does not have.
+    """A message that lists the objects that the peer requested with getdata but the sender does not have.
 
     | bytes | field |
     |---|---|
@@ -252,7 +252,7 @@ class Headers:
 class Tx:
     """A tx message: one serialized transaction, with or without witness (BIP-144).
 
-    `parse` validates the serialization. The constructor does not.
+    `parse` validates the serialization, the constructor does not.
     """
 
     raw: bytes
@@ -299,7 +299,7 @@ class Block:
     | 1 to 9 | number of transactions, CompactSize, at least 1 |
     | the rest | transactions |
 
-    `parse` does not parse the transactions, because this may take long. To parse them, call spvfilter.kernel.walk_block
+    `parse` does not parse the transactions, because that can take long. To parse them, call spvfilter.kernel.walk_block
     or check_block.
     """
 

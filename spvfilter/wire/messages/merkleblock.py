@@ -58,7 +58,7 @@ class Proof(NamedTuple):
 
 
 def can_be_node(tx: bytes | Serializable) -> bool:
-    """Return True if a transaction is 64 bytes long without its witness: its txid may be the hash of an inner node.
+    """Return True if a transaction is 64 bytes long without its witness, so its txid may be the hash of an inner node.
 
     Raises FormatError for a malformed transaction.
     """

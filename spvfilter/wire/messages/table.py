@@ -4,7 +4,7 @@ Each class is a frozen dataclass with `parse(payload)`, which raises FormatError
 which returns the payload.
 
 - Every count and length is checked against its limit and against the remaining bytes before memory is allocated.
-- Trailing bytes are refused. The version message is the exception, because later protocol versions extend it.
+- Trailing bytes are refused. The exception is the version message, because later protocol versions extend it.
 - A message object is always well-formed: its constructor raises ParameterError for values that have no encoding or
   exceed a limit.
 """

@@ -151,7 +151,7 @@ def test_a_damaged_published_message_is_refused_or_flagged(run: Any) -> None:
     changed = json.loads(run("inspect", damaged["payload_changed"], "--format", "jsonl").out)
     assert (changed["command"], changed["checksum_ok"]) == ("version", False)
     assert (
-        "checksum ok   no: version: checksum be61b827, but the payload's is "
+        "checksum ok   no: version: checksum be61b827, but the payload's checksum is "
         in run("inspect", damaged["payload_changed"], *TABLE).out
     )
     assert "length at byte 16: 'version' of 4294967295 bytes" in run("inspect", damaged["huge_length"], *TABLE).err

@@ -322,7 +322,7 @@ def test_networks_are_those_of_the_keys_or_named(tmp_path: Path) -> None:
     assert read(tmp_path, file).networks == PUBLIC_TEST_NETWORKS
     assert len(load(tmp_path, file, SIGNET)) == 2_000
     message = refused(tmp_path, file, REGTEST)
-    assert message == "a wallet of testnet3 or testnet4 or signet (Wasabi), not of regtest: choose its network"
+    assert message == "a wallet for testnet3 or testnet4 or signet (Wasabi), not for regtest: choose its network"
     assert "a wallet of mainnet (Coldcard), not of regtest" in refused(tmp_path, coldcard(), REGTEST)
     assert "an address of mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
 
@@ -398,12 +398,12 @@ FAULTS: dict[str, tuple[object, str]] = {
     "not UTF-8": (b'{"label": "\xff"}', "not UTF-8"),
     "Core without desc": ({"descriptors": [{"desc": "raw(51)"}, {}]}, "the field desc of descriptors[1] is missing"),
     "Core with another value": ({"descriptors": [{"desc": "raw(51)"}, 1]}, "descriptors[1] is not an object"),
-    "Core with a number": ({"descriptors": [{"desc": 5}]}, "the field desc of descriptors[0] is not a text"),
+    "Core with a number": ({"descriptors": [{"desc": 5}]}, "the field desc of descriptors[0] is not text"),
     "Core with a bad descriptor": ({"descriptors": [{"desc": "raw(51)"}, {"desc": "wpkh(x)"}]}, "descriptor 2: char"),
     "Core with a huge range": ({"desc": checked(BOTH), "range": [0, 4_000_000_000]}, "the end of a window"),
     "Core with a long range": ({"desc": checked(BOTH), "range": [0, 9_999_999]}, "20,000,000 key derivations"),
     "Caravan of an unknown type": ({**caravan(), "addressType": "P2TR"}, "the addressType of a Caravan wallet must be"),
-    "Caravan without quorum": ({**caravan(), "quorum": 5}, "whose quorum is not M of 2"),
+    "Caravan without quorum": ({**caravan(), "quorum": 5}, "but its quorum is not M of 2"),
     "Caravan with a key too few": ({**caravan(), "quorum": {"requiredSigners": 2, "totalSigners": 3}}, "not M of 2"),
     "Caravan with a wrong key": (
         {**caravan(), "extendedPublicKeys": [5]},
@@ -419,11 +419,11 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Bitkey with another line": (f"External: {SINGLE}/0/*)\nnonsense\n", "expected only External: DESCRIPTOR and"),
     "Bitkey with a private key": (f"External: wpkh({XPRV}/0/*)\n", "export a watch-only wallet"),
     "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "without a descriptor after"),
-    "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not a text"),
+    "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not text"),
     "Specter with a bad checksum": ({"descriptor": f"{SINGLE}/0/*)#qqqqqqqq"}, "checksum"),
     "Electrum of unknown type": ({**electrum(), "wallet_type": "new", "addresses": {}}, "a type that cannot be read"),
     "Electrum without keystore": (without(electrum(), "keystore"), "without the field keystore"),
-    "Electrum without key": ({**electrum(), "keystore": {"type": "bip32"}}, "has no extended public key"),
+    "Electrum without key": ({**electrum(), "keystore": {"type": "bip32"}}, "lacks an extended public key"),
     "Electrum with a wrong key": ({**electrum(), "keystore": {"xpub": "abc"}}, "is not an extended public key"),
     "Electrum with a damaged key": ({**electrum(), "keystore": {"xpub": ZPUB[:-1]}}, "the checksum of the extended"),
     "Electrum with a multisig key": ({**electrum(), "keystore": electrum_multisig()["x1/"]}, "expected xpub, ypub"),
@@ -440,7 +440,7 @@ FAULTS: dict[str, tuple[object, str]] = {
         "the first address in the file is not the first address of its keys",
     ),
     "Coldcard of another chain": ({**coldcard(), "chain": "LTC"}, "unknown chain: expected BTC, XTN or XRT"),
-    "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "without an account of a single key"),
+    "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "without a single-key account"),
     "Coldcard without key": ({**coldcard(), "bip84": {}}, "the field xpub of bip84 is missing"),
     "Coldcard with another address": ({**coldcard(), "bip84": {"xpub": KEY, "first": ADDRESS}}, "the first address in"),
     "Coldcard's signer": ({"xfp": "D34DB33F", "p2wsh_deriv": "m/48'", "p2wsh": ZPUB}, "the keys of one signer"),
@@ -449,18 +449,21 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Coldcard text with a key too few": (coldcard_multisig().replace("2 of 2", "2 of 3"), "but the file has 2"),
     "Coldcard text with a wrong format": (coldcard_multisig().replace("P2WSH", "P2TR"), "the format of a multisig"),
     "Coldcard text with a wrong key": (coldcard_multisig().replace(KEY, "abc"), "line 8: the key is not an extended"),
-    "Wasabi without key": ({"ExtPubKey": 5}, "the field ExtPubKey of the wallet is not a text"),
+    "Wasabi without key": ({"ExtPubKey": 5}, "the field ExtPubKey of the wallet is not text"),
     "Wasabi of another network": ({"ExtPubKey": KEY, "BlockchainState": {"Network": "X"}}, "of an unknown network"),
-    "BSMS of another version": (bsms().replace("1.0", "2.0"), "of another version, expected BSMS 1.0"),
-    "BSMS key record": ("BSMS 1.0\n00\n[d34db33f/48h]xpub…\nkey\nsignature\n", "which has the key of one signer"),
+    "BSMS of another version": (
+        bsms().replace("1.0", "2.0"),
+        "unsupported version of a BSMS file (BIP-129), expected BSMS 1.0",
+    ),
+    "BSMS key record": ("BSMS 1.0\n00\n[d34db33f/48h]xpub…\nkey\nsignature\n", "which contains only one signer's key"),
     "BSMS with a line too few": ("\n".join(bsms().split("\n")[:3]), "must have 4 lines, not 3"),
     "BSMS without paths": (bsms().replace("/0/*,/1/*", "No path restrictions"), "so expected paths such as"),
     "BSMS with wrong paths": (bsms().replace("/0/*,/1/*", "/0h/*"), "expected 1 to 16 paths"),
     "BSMS with another address": (bsms().replace(bsms().split()[-1], ADDRESS), "the first address in the file"),
     "policy with a key too few": ({**policy(), "keys_info": [KEY]}, "with the key @1, but only 1 keys"),
     "policy with a key too many": ({**policy(), "keys_info": [KEY, OTHER, KEY]}, "does not use one of its keys"),
-    "policy with a number": ({**policy(), "keys_info": [KEY, 5]}, "with a key that is not a text"),
-    "policy with a path": ({**policy(), "keys_info": [KEY, f"{OTHER}/0/*"]}, "has a bracket or a path"),
+    "policy with a number": ({**policy(), "keys_info": [KEY, 5]}, "with a key that is not text"),
+    "policy with a path": ({**policy(), "keys_info": [KEY, f"{OTHER}/0/*"]}, "contains a bracket or a path"),
     "policy that is too long": (
         {"template": f"wsh(multi(1,{'@0/**,' * 2_000}@0/**))", "keys": [KEY]},
         "more than 150,000 characters",
@@ -494,7 +497,7 @@ def test_malformed_file_has_its_own_message(kind: str, tmp_path: Path) -> None:
         (b"H:2,block:3,blockSize:1000\n" + bytes(4_000), "a wallet database of Sparrow (.mv.db)"),
         (b"SPRW1\n" + bytes(range(256)), "an encrypted wallet database of Sparrow"),
         (b"QklFMQNzb21ldGhpbmc=", "an encrypted wallet file of Electrum"),
-        (b"\n\x16org.bitcoin.production\x12", "a wallet of a program with bitcoinj"),
+        (b"\n\x16org.bitcoin.production\x12", "a wallet of a bitcoinj program"),
         (b"7z\xbc\xaf'\x1c" + bytes(range(100)), "a 7z archive, such as a backup of Coldcard"),
         (b"psbt\xff" + bytes(range(100)), "a PSBT"),
         (b"cHNidP8BAHEC", "a PSBT"),

@@ -148,7 +148,7 @@ static PyObject *silent_candidate(PyObject *self, PyObject *const *given, Py_ssi
     spv_error error;
     spv_status status;
     if (at > size) /* the reference's number of bytes left is negative here */
-        status = spv_refuse(&error, at, "version", "truncated: 4 bytes wanted, %lld left", (long long)size - (long long)at);
+        status = spv_refuse(&error, at, "version", "truncated: expected 4 bytes, %lld left", (long long)size - (long long)at);
     else
         status = spv_walk_tx(raw, size, at, &tx, &error);
     if (!status && scripts && (size_t)PyList_Size(scripts) != tx.inputs)

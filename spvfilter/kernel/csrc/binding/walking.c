@@ -53,7 +53,7 @@ static PyObject *walk_tx(PyObject *self, PyObject *arguments, PyObject *names) {
         spv_error error;
         spv_status status;
         if (at > size) /* the reference's number of bytes left is negative here */
-            status = spv_refuse(&error, at, "version", "truncated: 4 bytes wanted, %lld left", (long long)size - (long long)at);
+            status = spv_refuse(&error, at, "version", "truncated: expected 4 bytes, %lld left", (long long)size - (long long)at);
         else
             status = spv_walk_tx(spv_data(raw), size, at, &tx, &error);
         span = status ? spv_raise(state, status, &error) : span_of(state, spv_data(raw), &tx);

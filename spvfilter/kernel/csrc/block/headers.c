@@ -9,7 +9,7 @@ static spv_message header_at(const void *headers, size_t number) {
 spv_status spv_check_headers(size_t size, spv_error *error) {
     const size_t left = size % SPV_HEADER_SIZE;
     if (left)
-        return spv_refuse(error, size - left, "header", "truncated: %d bytes wanted, %zu left", SPV_HEADER_SIZE, left);
+        return spv_refuse(error, size - left, "header", "truncated: expected %d bytes, %zu left", SPV_HEADER_SIZE, left);
     return SPV_OK;
 }
 

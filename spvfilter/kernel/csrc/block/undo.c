@@ -93,7 +93,7 @@ spv_status spv_check_records(spv_record *records, size_t count) {
 
 spv_status spv_refuse_record(const spv_record *record, spv_error *error) {
     if (record->state == SPV_GONE)
-        return spv_refuse_undo(spv_refuse(error, 0, "undo record", "%zu bytes wanted, %zu read", record->size, record->got));
+        return spv_refuse_undo(spv_refuse(error, 0, "undo record", "expected %zu bytes, got %zu", record->size, record->got));
     if (record->state == SPV_SHORT)
         return spv_refuse_undo(spv_refuse_bytes(record->size, 0, SPV_CHECK_SIZE, "undo check", error));
     return spv_refuse_undo(spv_refuse(error, record->size, "undo check", "does not match the record and the block before"));

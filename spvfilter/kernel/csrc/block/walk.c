@@ -3,12 +3,12 @@
 #include <inttypes.h>
 
 spv_status spv_refuse_bytes(size_t size, size_t at, size_t wanted, const char *field, spv_error *error) {
-    return spv_refuse(error, at, field, "truncated: %zu bytes wanted, %zu left", wanted, size - at);
+    return spv_refuse(error, at, field, "truncated: expected %zu bytes, %zu left", wanted, size - at);
 }
 
 spv_status spv_refuse_count(size_t size, size_t at, size_t behind, uint64_t count, size_t least, const char *field, spv_error *error) {
     return spv_refuse(
-        error, at, field, "truncated: %" PRIu64 " items of at least %zu bytes claimed, %zu bytes left", count, least, size - behind
+        error, at, field, "truncated: %" PRIu64 " items of at least %zu bytes each, but only %zu bytes left", count, least, size - behind
     );
 }
 
@@ -16,7 +16,7 @@ spv_status spv_refuse_script(
     size_t size, size_t at, uint64_t length, const char *field, const char *tail, size_t tail_length, spv_error *error
 ) {
     if (length > size - at)
-        return spv_refuse(error, at, field, "truncated: %" PRIu64 " bytes wanted, %zu left", length, size - at);
+        return spv_refuse(error, at, field, "truncated: expected %" PRIu64 " bytes, %zu left", length, size - at);
     return spv_refuse_bytes(size, at + (size_t)length, tail_length, tail, error);
 }
 
@@ -84,7 +84,7 @@ spv_status spv_parse_tx(const uint8_t *raw, size_t size, spv_tx *tx, spv_error *
 spv_status spv_block_start(const uint8_t *raw, size_t size, size_t *at, uint32_t *transactions, spv_error *error) {
     uint64_t count;
     if (SPV_UNLIKELY(size < SPV_HEADER_SIZE))
-        return spv_refuse(error, 0, "header", "truncated: %d bytes wanted, %zu left", SPV_HEADER_SIZE, size);
+        return spv_refuse(error, 0, "header", "truncated: expected %d bytes, %zu left", SPV_HEADER_SIZE, size);
     *at = SPV_HEADER_SIZE;
     spv_status status = spv_count(raw, size, at, &count, SPV_MIN_TX_SIZE, "transaction count", error);
     if (SPV_UNLIKELY(status))

@@ -83,7 +83,7 @@ static spv_status read_coins(spv_table *table, spv_bytes coins, size_t start, ui
     size_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (coins.size - at < COIN)
-            return spv_refuse(error, start + at, "coin", "truncated: %d bytes wanted, %zu left", COIN, coins.size - at);
+            return spv_refuse(error, start + at, "coin", "truncated: expected %d bytes, %zu left", COIN, coins.size - at);
         const uint8_t *record = coins.data + at;
         const uint32_t entry = spv_le32(record + SPV_OUTPOINT_SIZE), size = spv_le32(record + COIN - 4);
         const int64_t value = (int64_t)spv_le64(record + SPV_OUTPOINT_SIZE + 4);
@@ -93,7 +93,7 @@ static spv_status read_coins(spv_table *table, spv_bytes coins, size_t start, ui
         spv_coin coin = {record, {NULL, 0}, value, entry};
         if (size != UINT32_MAX) {
             if (size > coins.size - at)
-                return spv_refuse(error, start + at, "script", "truncated: %u bytes wanted, %zu left", (unsigned)size, coins.size - at);
+                return spv_refuse(error, start + at, "script", "truncated: expected %u bytes, %zu left", (unsigned)size, coins.size - at);
             coin.script = (spv_bytes){coins.data + at, size};
             at += size;
         }
@@ -123,7 +123,7 @@ spv_status spv_table_open(spv_bytes image, spv_table **opened, spv_error *error)
     layout of;
     *opened = NULL;
     if (image.size < HEADER)
-        return spv_refuse(error, 0, "image", "truncated: %d bytes wanted, %zu left", HEADER, image.size);
+        return spv_refuse(error, 0, "image", "truncated: expected %d bytes, %zu left", HEADER, image.size);
     memcpy(&h, image.data, sizeof h);
     spv_status status = check_header(&h, image, &of, error);
     if (!status)

@@ -64,7 +64,7 @@ spv_status spv_pack_hits(const spv_hits *hits, uint8_t **packed, size_t *size) {
 static spv_status check_left(size_t at, size_t wanted, size_t end, const char *field, spv_error *error) {
     if (SPV_LIKELY(wanted <= end - at))
         return SPV_OK;
-    return spv_refuse(error, at, field, "truncated: %zu bytes wanted, %zu left", wanted, end - at);
+    return spv_refuse(error, at, field, "truncated: expected %zu bytes, %zu left", wanted, end - at);
 }
 
 static SPV_COLD spv_status refuse_head(const spv_packed_hit *hit, unsigned spend, size_t at, spv_error *error) {
