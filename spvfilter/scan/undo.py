@@ -91,7 +91,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
     """
     undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
     if len(record) < HASH_SIZE or sha256d(raw_block[4:36] + undo) != check:
-        raise UndoError("does not match the record and the block before", offset=len(undo), field="undo check")
+        raise UndoError("does not match the record and the previous block", offset=len(undo), field="undo check")
     coins = spent_coins(undo)
     shape = [len(tx.inputs) for tx in walk_block(raw_block)][1:]
     if [len(of_tx) for of_tx in coins] != shape:

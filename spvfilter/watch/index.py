@@ -1,8 +1,7 @@
-"""TxOutIndex: the entries of a watch list with their labels, accounts, windows and known outpoints.
+"""TxOutIndex: the entries of a watch list, with their labels, accounts, windows and known outpoints.
 
-A WatchList gives programs an interface to such an index. The books of a wallet have an index of their own, which starts
-as a copy of the program's. They change it in two phases: a thread may compute the change, which takes effect once it is
-stored.
+A WatchList is a program's interface to such an index. A wallet's books start with a copy of the program's index, and
+change it in two phases: a thread may compute a change, which takes effect once it is stored.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def keychain_from(descriptor: Descriptor, label: str | None, lookahead: int) -> 
 
 
 class TxOutIndex:
-    """The entries of a watch list, and the outpoints that pay them. No client holds it, and no text is parsed.
+    """The entries of a watch list, and the outpoints that pay them. It parses no text, and no client locks it.
 
     Args:
         network: Network of the entries.
@@ -79,21 +78,21 @@ class TxOutIndex:
         return self.table.match_script(script_pubkey) != NO_ENTRY
 
     def label(self, entry: int) -> str | None:
-        """Return the label of an entry, or else that of its keychain. See `WatchList.label`."""
+        """Return the label of an entry, or else of its keychain. See `WatchList.label`."""
         label = self.own_labels.get(entry)
         if label is None and (place := self.windows.at(entry)):
             label = place[0].label
         return label
 
     def labels_by_entry(self) -> list[str | None]:
-        """Return the label of each entry, as `label` does."""
+        """Return the label of each entry, as `label` would."""
         found = self.windows.by_entry(lambda keychain: keychain.label)
         for entry, label in self.own_labels.items():
             found[entry] = label
         return found
 
     def accounts_by_entry(self) -> list[str | None]:
-        """Return the account of each entry, as `account` does."""
+        """Return the account of each entry, as `account` would."""
         found = self.windows.by_entry(lambda keychain: keychain.account)
         for entry in self.windows.shared:
             found[entry] = self.account(entry)
@@ -102,7 +101,7 @@ class TxOutIndex:
         return found
 
     def own_label(self, entry: int) -> str | None:
-        """Return the label of an entry, without that of its keychain. See `WatchList.own_label`."""
+        """Return the label of an entry, ignoring that of its keychain. See `WatchList.own_label`."""
         return self.own_labels.get(entry)
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
@@ -181,7 +180,7 @@ class TxOutIndex:
     def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
         """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
 
-        Entries stay if another account has them, or if a keychain of another account or of none also derives them. Both
+        Entries stay if another account contains them, or if a keychain outside the account also derives them. Both
         lists are in ascending order.
 
         Raises:
@@ -244,13 +243,13 @@ class TxOutIndex:
         return gcs_elements(self.table, first)
 
     def gcs_scripts(self, first: int = 0) -> list[bytes]:
-        """Return what `gcs_elements` returns, for a search that reads every block if the list has sp()."""
+        """Return the scripts of `gcs_elements`, for a search that reads every block if the list contains sp()."""
         return gcs_elements(self.table, first)
 
     def add_payment(self, name: str, script: bytes, found: Found) -> int | None:
         """Watch the script of a silent payment to a keychain, and return the number of its entry.
 
-        The result is None if the keychain has found the script before, or if the list has no such keychain.
+        Returns None if the keychain already found the script, or if the list has no such keychain.
         """
         keychain = self.windows.get(name)
         if not is_silent(keychain):
@@ -262,7 +261,7 @@ class TxOutIndex:
         return entry
 
     def note_label(self, entry: int, label: str | None) -> None:
-        """Note the label of an entry that was added, and its account."""
+        """Record the label and the account of a new entry."""
         if label := checked_label(label):
             self.own_labels[entry] = label
         if (account := self.owners.current) is not None and (known := self.account(entry)) != account:
@@ -284,7 +283,7 @@ class TxOutIndex:
             label: The new label; None removes the old label.
 
         Returns:
-            The numbers of the entries in the windows of the keychains whose label changes with it.
+            The numbers of the entries in the keychains' windows whose label changes as well.
 
         Raises:
             ParameterError: The label is invalid, or the list has no such keychain.
@@ -302,19 +301,19 @@ class TxOutIndex:
         return [entry for entry, old in zip(entries, before, strict=True) if self.label(entry) != old]
 
     def disown(self, entry: int) -> None:
-        """Remove the label and the account of the entry with this number, apart from those of its keychain."""
+        """Remove the label and the account of the entry with this number, but not those of its keychain."""
         self.own_labels.pop(entry, None)
         self.owners.entries.pop(entry, None)
 
     def plan_account(self, more: TxOutIndex, *, extend: bool = True) -> AccountPlan:
-        """Return what the account of another list, which `of_account` made, adds to this list. Nothing changes.
+        """Return the changes that add the account in another list, which `of_account` made, to this list.
 
         Args:
             more: The other list.
-            extend: False to refuse sources that an existing account does not have yet.
+            extend: False to refuse to add sources to an existing account.
 
         Raises:
-            ParameterError: An entry belongs to another account, or the account has other sources.
+            ParameterError: An entry belongs to another account, or the account exists with different sources.
         """
         (name,) = more.accounts
         adopted, fresh, same = list[str](), list[Keychain](), set[str]()
@@ -347,8 +346,8 @@ class TxOutIndex:
                 claimed.append(there)
         if is_known and not extend and (fresh or adopted or entries or claimed):
             raise ParameterError(
-                f"there is an account {name[:80]!r} with other sources: choose another name, or give extend=True to add"
-                " addresses to it"
+                f"there is already an account {name[:80]!r} with different sources: choose another name, or pass "
+                "extend=True to add addresses to it"
             )
         keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
         labels = tuple(self._missing_labels(more))
@@ -362,7 +361,7 @@ class TxOutIndex:
                 yield script, label
 
     def same_keychain(self, chain: Keychain) -> Keychain | None:
-        """Return the keychain of this list that derives the same scripts under another name, or None."""
+        """Return the keychain in this list that derives the same scripts under another name, or None."""
         if is_silent(chain):
             return None
         scripts = chain.scripts(0)
@@ -370,7 +369,7 @@ class TxOutIndex:
         return None if found is None or found.size != chain.size else found
 
     def adopted_entries(self, plan: AccountPlan) -> list[int]:
-        """Return the numbers of the entries without an account that a plan moves into its account."""
+        """Return the numbers of the entries that a plan moves from no account into its account."""
         entries = dict.fromkeys((*plan.claimed, *self._derived(plan.adopted)))
         return [entry for entry in entries if self.account(entry) is None]
 
@@ -380,7 +379,7 @@ class TxOutIndex:
         return [entry for chain in places.values() for _, entry in chain]
 
     def take_account(self, plan: AccountPlan) -> bool:
-        """Watch an account whose plan `plan_account` returned, while a client also uses the list.
+        """Watch the account that `plan_account` planned, even while a client uses the list.
 
         The windows of the new keychains become those of the plan. Returns True if a window must move now.
         """
@@ -407,18 +406,18 @@ class TxOutIndex:
     def check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:
             raise ParameterError(
-                f"this is part of account {owner[:80]!r} and cannot belong to {account[:80]!r} as well: use that"
-                " account, or remove it first"
+                f"this belongs to account {owner[:80]!r}, so it cannot also belong to {account[:80]!r}: use that "
+                "account, or remove it first"
             )
 
     def rename_account(self, old: str, new: str) -> None:
-        """Rename an account. The errors are those of `WatchList.rename_account`."""
+        """Rename an account. Raises the same errors as `WatchList.rename_account`."""
         old, new = normalized(old), normalized(new)
         self.owners.rename(old, new)
         self.windows.rename_account(old, new)
 
     def without_account(self, name: str) -> TxOutIndex:
-        """Return a list for `replace_with`: without an account, its keychains and its entries.
+        """Return a list for `replace_with` that lacks an account, its keychains and its entries.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -426,23 +425,23 @@ class TxOutIndex:
         return self.without_entries(self.entries_of_account(name)[0], name)
 
     def without_entries(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
-        """Return a list for `replace_with`: without some entries, and without the outpoints that only they matched.
+        """Return a list for `replace_with` that lacks some entries, and the outpoints that only they matched.
 
-        Its keychains are those of this list. Do not leave out scripts of keychains: a keychain assumes that all scripts
-        in its window are watched.
+        Its keychains are those of this list. Do not leave out their scripts: a keychain assumes that all scripts in its
+        window are watched.
 
         Args:
             numbers: Numbers in the table of the entries to leave out.
-            account: Account to leave out with its keychains; `numbers` has its entries then.
+            account: Account to leave out with its keychains. In this case, `numbers` includes its entries.
         """
         left = self.without_coins(numbers, account)
         left.take_coins(self, numbers)
         return left
 
     def without_coins(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
-        """Return what `without_entries` returns, but without outpoints; `take_coins` adds them.
+        """Like `without_entries`, but leave out all outpoints. `take_coins` adds them later.
 
-        Another thread may call this while no entry, label or window changes.
+        Another thread may call this as long as no entry, label or window changes.
         """
         steps = self.without_coins_in_steps(numbers, account)
         while True:
@@ -455,7 +454,7 @@ class TxOutIndex:
     def without_coins_in_steps(
         self, numbers: Collection[int], account: str | None = None
     ) -> Generator[None, None, TxOutIndex]:
-        """Do what `without_coins` does in steps of about two milliseconds. No entry may come or go until it ends."""
+        """Do the work of `without_coins` in steps of about two milliseconds. Meanwhile, no entry may come or go."""
         left, gone, removed = TxOutIndex(self.network), sorted(numbers), frozenset(numbers)
         kept = bytearray(b"\1") * len(self.table)
         for number in gone:
@@ -474,7 +473,7 @@ class TxOutIndex:
         return left
 
     def take_coins(self, before: TxOutIndex, numbers: Collection[int]) -> list[bytes]:
-        """Take the outpoints of `before`, from which `without_coins` made this list. `numbers` are the removed entries.
+        """Take over the outpoints of `before`, from which `without_coins` made this list without the entries `numbers`.
 
         Returns the scripts of outpoints that only these entries matched.
         """
@@ -485,7 +484,7 @@ class TxOutIndex:
     def take_coin(
         self, outpoint: bytes, coin: WatchedCoin, gone: Sequence[int], removed: Collection[int]
     ) -> bytes | None:
-        """Take one outpoint of the list from which `without_coins` made this one.
+        """Take over one outpoint of the list from which `without_coins` made this one.
 
         Args:
             outpoint: The outpoint.
@@ -494,7 +493,7 @@ class TxOutIndex:
             removed: The same numbers as a set.
 
         Returns:
-            The script of the outpoint, if only removed entries matched it; else None.
+            The script of the outpoint if only removed entries matched it, else None.
         """
         entry = NO_ENTRY
         if coin.entry not in removed:
@@ -507,19 +506,19 @@ class TxOutIndex:
         return None
 
     def replace_with(self, other: TxOutIndex) -> None:
-        """Replace the entries, labels and outpoints of this list by those of `other`.
+        """Replace the entries, labels and outpoints of this list with those of `other`.
 
-        `other` is a list that `without_entries` returned. Do not use it afterwards. The keychains of this list stay the
+        `other` is a list that `without_entries` returned. Do not use it afterwards. The list's keychains remain the
         same objects.
         """
         self.table, self.own_labels, self.owners = other.table, other.own_labels, other.owners
         self.windows.become(other.windows)
 
     def take_uses(self, other: TxOutIndex) -> Iterator[None]:
-        """Take the used indexes and the longer windows of the keychains of `other`, a copy of this list, in steps.
+        """Take over, in steps, the used indexes and longer windows of the keychains in `other`, a copy of this list.
 
-        The generator yields between the steps, which take about two milliseconds. No script is derived. A script of
-        several keychains gets the account that it has in `other`.
+        The generator yields between steps of about two milliseconds. It derives no scripts. A script of several
+        keychains gets the account that it has in `other`.
         """
         yield from self.windows.take_uses(other.windows)
         for keychain in self.windows.silent:

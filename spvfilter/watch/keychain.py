@@ -1,4 +1,4 @@
-"""Keychain: the scripts of one branch of a wallet by index, and the window of indexes whose scripts are watched."""
+"""Keychain: the scripts of one branch of a wallet by index, and the window of indexes that are watched."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LOOKAHEAD = 1_000
 MAX_LOOKAHEAD = 10_000_000
 """Largest lookahead of a keychain, in indexes (our choice)."""
 MAX_WINDOW = 2 * MAX_LOOKAHEAD
-"""Largest keychain window that a watch list's file may give, in indexes (our choice)."""
+"""Largest window that a watch list's file may give a keychain, in indexes (our choice)."""
 MAX_REVEALED = 10_000_000
 """Largest number of indexes that a keychain reveals (our choice)."""
 MAX_INDEXES = 1 << 31
-"""Number of indexes of a ranged descriptor: all indexes that are not hardened (BIP-32 § Extended keys)."""
+"""Number of indexes of a ranged descriptor: all unhardened indexes (BIP-32 § Extended keys)."""
 MAX_DERIVATIONS = 1_000_000
-"""Default largest number of key derivations for the descriptors of one file: less than a minute (our choice)."""
+"""Default limit on key derivations for the descriptors of one file: less than a minute (our choice)."""
 _PER_SECOND = 25_000
 """Key derivations of one processor in a second, for the estimate of an error."""
 MAX_LISTED = 5
@@ -40,17 +40,17 @@ _MAX_NAME = 200_000
 class Keychain:
     """The scripts of one branch of a wallet, such as its receiving addresses, by index from 0.
 
-    The window consists of the indexes below `end`. Their scripts are watched. The window ends at least `lookahead`
+    The window consists of the indexes below `end`, whose scripts are watched. The window ends at least `lookahead`
     indexes after the last used index and after the last revealed index, and it never shrinks.
 
-    An index becomes used when an output pays one of its scripts. It stays used even if the output is spent or its block
-    is disconnected later. An index is revealed when `LightClient.reveal_address` gives its address to the program.
+    An index becomes used when an output pays one of its scripts. It stays used even if the output is spent, or its
+    block disconnected, later. An index is revealed when `LightClient.reveal_address` gives its address to the program.
 
-    A keychain belongs to one WatchList, which watches its scripts.
+    Each keychain belongs to one WatchList, which watches its scripts.
     """
 
     finds_scripts: ClassVar[bool] = False
-    """True for a keychain of sp(), whose scripts are found in transactions."""
+    """True if the keychain's scripts are found in transactions, as those of sp() are."""
 
     def __init__(
         self,
@@ -138,9 +138,9 @@ class Keychain:
 
     @property
     def next_index(self) -> int | None:
-        """The lowest index that is not revealed and that no transaction pays, not even an unconfirmed one.
+        """The lowest index that is not revealed and not paid by any transaction, not even an unconfirmed one.
 
-        None if there is no such index, which can happen with a descriptor without '*'.
+        None if there is no such index, which is possible for a descriptor without '*'.
         """
         self._next = max(self._next, self._revealed)
         while self._next in self._used or self._next in self._seen:
@@ -149,7 +149,7 @@ class Keychain:
 
     @property
     def floor(self) -> int:
-        """The end that the window had in an earlier run. It never ends before this index."""
+        """The end of the window in an earlier run. The window never ends before this index."""
         return self._floor
 
     @property
@@ -159,9 +159,9 @@ class Keychain:
 
     @property
     def index_to_reveal(self) -> int | None:
-        """The index that `reveal` takes next: the first one above all revealed and all used indexes.
+        """The index to reveal next: the first one above all revealed and used indexes.
 
-        Indexes that an unconfirmed transaction pays are skipped. None if the keychain has no more indexes.
+        Indexes that an unconfirmed transaction pays are skipped. None if there are no more indexes.
         """
         index = max(self._revealed, self._last_used + 1)
         while index in self._seen:
@@ -170,28 +170,28 @@ class Keychain:
 
     @property
     def required(self) -> int:
-        """The required end of the window: `lookahead` indexes follow the last used and the last revealed index."""
+        """The required end of the window: `lookahead` indexes beyond the last used and the last revealed index."""
         return min(self.size, max(self._floor, max(self._last_used + 1, self._revealed) + self.lookahead))
 
     def missing(self, margin: int = 0, most: int = MAX_WINDOW) -> range:
-        """Return the indexes that `ahead` returns scripts for. The arguments are those of `ahead`."""
+        """Return the indexes of the scripts that `ahead` returns, for the same arguments."""
         return range(self._end, min(self.size, self.required + margin, self._end + most))
 
     def derivations(self, margin: int = 0) -> int:
-        """Return the number of keys that `grow` would derive to extend the window."""
+        """Return how many keys `grow` would derive to extend the window."""
         return self.keys * max(0, min(self.size, self.required + margin) - self._end)
 
     def see(self, index: int) -> None:
-        """Note that an unconfirmed transaction pays an index. `next_index` skips it. The window does not move."""
+        """Record that an unconfirmed transaction pays an index: `next_index` skips it, but the window does not move."""
         self._seen.add(index)
 
     def reveal(self, index: int) -> bool:
-        """Mark an index and all lower ones as revealed. Returns True if the window must move now."""
+        """Mark an index and all lower ones as revealed. Return True if the window must move now."""
         self._revealed = max(self._revealed, index + 1)
         return self._end < self.required
 
     def use(self, index: int) -> bool:
-        """Mark an index of the window as used. Returns True if the window must move now.
+        """Mark an index in the window as used. Return True if the window must move now.
 
         Raises:
             ParameterError: The index is not in the window.
@@ -205,11 +205,11 @@ class Keychain:
         return self._end < self.required
 
     def grow(self, margin: int = 0, derived: list[tuple[bytes, ...]] | None = None) -> list[tuple[bytes, ...]]:
-        """Extend the window to its required end and `margin` indexes more, and return the scripts of each new index.
+        """Extend the window `margin` indexes beyond its required end, and return the scripts of each new index.
 
         Args:
             margin: Number of indexes to add beyond the required end of the window.
-            derived: The scripts of each new index, if another process derived them.
+            derived: The scripts of each new index, if another process has derived them.
 
         Raises:
             KeychainError: The scripts cannot be derived. The window is unchanged.
@@ -219,24 +219,24 @@ class Keychain:
         return new
 
     def move(self, new: list[tuple[bytes, ...]]) -> None:
-        """Extend the window by the next indexes. `new` is the result of `ahead`: the scripts of each next index."""
+        """Extend the window by the scripts that `ahead` returned."""
         if new:
             self._end, self._known = self._end + len(new), new[-1]
 
     def restore(self, count: int, last: tuple[bytes, ...]) -> None:
-        """Extend the window by `count` indexes, whose scripts an earlier run derived. `last` has the last scripts."""
+        """Extend the window by `count` indexes that an earlier run derived. `last` contains the last scripts."""
         self._end += count
         self._known = last if len(last) == 1 else ()  # the order in which several were derived is unknown
 
     def ahead(
         self, margin: int = 0, most: int = MAX_WINDOW, derived: list[tuple[bytes, ...]] | None = None
     ) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index that `grow` would add, and change nothing. Another thread may call this.
+        """Return the scripts of each index that `grow` would add, changing nothing. Another thread may call this.
 
         Args:
             margin: Number of indexes to add beyond the required end of the window.
             most: Largest number of indexes to return.
-            derived: The scripts of each of these indexes, if another process derived them.
+            derived: The scripts of each of these indexes, if another process has derived them.
 
         Raises:
             KeychainError: The scripts cannot be derived.
@@ -270,7 +270,7 @@ class Keychain:
             for index, scripts in enumerate(new, self._end):
                 if (before := first.setdefault(scripts, index)) != index:
                     raise KeychainError(
-                        f"{self._shown}: the same script for the indexes {before} and {index}, expected different ones"
+                        f"{self._shown}: the indexes {before} and {index} have the same script, expected different ones"
                     )
 
     @property
@@ -312,7 +312,7 @@ class Keychain:
         return scripts
 
     def state(self) -> tuple[object, ...]:
-        """Return the values that are compared to decide whether two keychains are equal."""
+        """Return the values that determine whether two keychains are equal."""
         made = self.name, self.label, self.account, self.lookahead, self.size, self.descriptor
         return *made, self._end, frozenset(self._used)
 
@@ -339,7 +339,7 @@ class Keychain:
         return twin
 
     def reach(self, end: int) -> None:
-        """Make the next call of `grow` extend the window at least to `end`, its end in an earlier run.
+        """Let the next `grow` extend the window at least to `end`, its end in an earlier run.
 
         Raises:
             ParameterError: `end` is not between 0 and MAX_WINDOW.
@@ -350,7 +350,7 @@ class Keychain:
 
 
 class Budget:
-    """A number of key derivations, of which each keychain takes its share before it derives keys.
+    """A limited number of key derivations, from which each keychain takes its share before it derives keys.
 
     Raises ParameterError if `most` is negative.
     """
@@ -362,17 +362,18 @@ class Budget:
         self._spent = 0
 
     def charge(self, count: int) -> None:
-        """Take `count` derivations out of the budget. Raises ParameterError if the budget has fewer."""
+        """Take `count` derivations out of the budget. Raises ParameterError if fewer are left."""
         self.check(count)
         self._spent += count
 
     def check(self, count: int) -> None:
-        """Raise ParameterError if the budget has fewer than `count` derivations. The message has the sum."""
+        """Raise ParameterError if fewer than `count` derivations are left. The message gives the total."""
         total = self._spent + count
         if total > self._most:
             raise ParameterError(
-                f"the file needs {total:,} key derivations up to here (keys × indexes × paths), expected at most"
-                f" {self._most:,}: watch fewer indexes, or allow more with max_derivations or --max-derivations. They"
+                f"the file needs {total:,} key derivations up to here (keys × indexes × paths), but at most "
+                f"{self._most:,} are allowed: watch fewer indexes, or allow more with max_derivations or "
+                "--max-derivations. They"
                 f" take about {-(-total // _PER_SECOND):,} s"
             )
 
@@ -380,14 +381,14 @@ class Budget:
 def identity_of(scripts: Iterable[bytes]) -> bytes:
     """Return the identity of a keychain, 32 bytes, from the scripts of its index 0.
 
-    The identity does not depend on the keychain's name, label or spelling. Therefore a keychain that was renamed, or
-    removed and added again, never reveals an address twice.
+    The identity does not depend on the keychain's name, label or spelling, so a keychain never reveals an address
+    twice, even if it was renamed, or removed and added again.
     """
     return sha256d(b"".join(len(script).to_bytes(4, "little") + script for script in sorted(scripts)))
 
 
 def origins_in(descriptor: str | None) -> int:
-    """Return the number of keys in a descriptor whose origin has the fingerprint of a master key."""
+    """Return how many keys in a descriptor give a master key's fingerprint as their origin."""
     text = descriptor or ""
     return text.count("[") - text.count("[00000000")
 
@@ -395,17 +396,17 @@ def origins_in(descriptor: str | None) -> int:
 def all_used(name: str) -> str:
     """Return the error message for a keychain whose watched addresses are all used. `name` is the keychain's name.
 
-    This can happen because unconfirmed payments move no windows while a client runs, and because other keychains may
-    have revealed the same addresses.
+    This can happen because unconfirmed payments do not move windows while a client runs, and because other keychains
+    may have revealed the same addresses.
     """
     return (
-        f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments or other"
-        " keychains: there are more when a payment is confirmed, and at the next start"
+        f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments or other "
+        "keychains: more become available when a payment confirms, or at the next start"
     )
 
 
 def listed_keychains(keychains: Iterable[tuple[str, str | None]]) -> str:
-    """Return the first keychains as an error lists them, from their names and labels.
+    """List the first keychains for an error message, given their names and labels.
 
     A keychain from a descriptor is listed by its label, if it has one.
     """

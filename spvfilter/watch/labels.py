@@ -1,7 +1,7 @@
-"""Labels of wallets in JSON Lines (BIP-329): one record for each transaction, address, key, input or output.
+"""Wallet labels in JSON Lines (BIP-329): one record for each transaction, address, key, input or output.
 
-A line is a JSON object with `type` and `ref`, and perhaps `label`, `origin` and `spendable`. Other fields, and records
-of other types, are kept unchanged:
+A line is a JSON object with `type` and `ref`, and optionally `label`, `origin` and `spendable`. Other fields, and
+records of other types, are kept unchanged:
 
     {"type":"tx","ref":"f91d0a8a…","label":"rent","origin":"wpkh([d34db33f/84h/0h/0h])"}
     {"type":"output","ref":"f91d0a8a…:1","label":"deposit","spendable":false}
@@ -44,7 +44,7 @@ def _address(ref: str) -> str:
 
 def _pubkey(ref: str) -> str:
     if not _KEY.fullmatch(ref):
-        raise ParameterError("a public key has 64, 66 or 130 hex digits")
+        raise ParameterError("a public key is 64, 66 or 130 hex digits")
     return ref.lower()
 
 
@@ -64,8 +64,8 @@ _REFS: Mapping[str, Callable[[str], str]] = {
 class Label:
     """One record of BIP-329: a label of a transaction, address, key, input or output.
 
-    A constructed label is valid. Hex digits in `ref` become lower case, and white space around `label` is removed.
-    Raises ParameterError for a value that is not allowed. `bytes(label)` is its line, without the line end.
+    A constructed label is always valid. Hex digits in `ref` become lower case, and `label` loses surrounding white
+    space. Raises ParameterError for a value that is not allowed. `bytes(label)` is its line, without the line end.
     """
 
     type: str
@@ -73,11 +73,11 @@ class Label:
     ref: str
     """Txid, address, public key, TXID:INDEX of the input or output, or extended public key."""
     label: str | None = None
-    """The label. The empty text removes a label on import. With None, an import leaves the label as it is."""
+    """The label. On import, an empty one removes the existing label, and None keeps it."""
     origin: str | None = None
-    """Origin of the wallet that the record belongs to, as a descriptor without keys. None if it is not given."""
+    """Origin of the record's wallet, as a descriptor without keys. None if it is not given."""
     spendable: bool | None = None
-    """False if the output is frozen, so that the wallet must not spend it. None if it is not given."""
+    """False if the output is frozen, so the wallet must not spend it. None if it is not given."""
     other: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Other fields of the record, such as `height`, as JSON values."""
 
@@ -91,22 +91,22 @@ class Label:
         if self.label is not None:
             object.__setattr__(self, "label", checked_label(self.label) or "")
         if self.spendable is not None and (self.type != "output" or not isinstance(self.spendable, bool)):
-            raise ParameterError("the field 'spendable' is true or false, and only an output has it")
+            raise ParameterError("the field 'spendable' must be true or false, and is only for an output")
         object.__setattr__(self, "ref", _REFS.get(self.type, str)(self.ref))
         taken = {"type", "ref", "label", "origin", *(["spendable"] if self.type == "output" else [])}
         if found := self.other.keys() & taken:
             raise ParameterError(f"an extra field cannot have the name {min(found)!r}")
         line = bytes(self)
         if len(line) > MAX_LINE:
-            raise ParameterError(f"the record has {len(line):,} bytes, expected at most {MAX_LINE:,}")
+            raise ParameterError(f"the record must be at most {MAX_LINE:,} bytes long, not {len(line):,}")
         if _PRIVATE.search(line):
-            raise ParameterError("the record looks like it has a private key, and was not kept: remove the key")
+            raise ParameterError("the record looks like it contains a private key, and was not kept: remove the key")
 
     @classmethod
     def parse(cls, line: bytes) -> Self:
-        """Parse a line. Raises ParameterError that says what is wrong with it."""
+        """Parse a line. If it is malformed, the ParameterError says what is wrong."""
         if len(line) > MAX_LINE:
-            raise ParameterError(f"the line has {len(line):,} bytes, expected at most {MAX_LINE:,}")
+            raise ParameterError(f"the line must be at most {MAX_LINE:,} bytes long, not {len(line):,}")
         try:
             found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
         except UnicodeDecodeError:
@@ -137,7 +137,7 @@ class Label:
         try:
             return json.dumps(whole, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
         except (TypeError, ValueError, RecursionError):
-            raise ParameterError("an extra field has a value that JSON in UTF-8 cannot represent") from None
+            raise ParameterError("the value of an extra field cannot be represented as JSON in UTF-8") from None
 
 
 def _refuse_constant(name: str) -> object:
@@ -148,13 +148,13 @@ def _refuse_constant(name: str) -> object:
 def parse_labels(data: bytes) -> list[Label]:
     """Parse labels in JSON Lines (BIP-329). Empty lines are skipped.
 
-    Malformed lines are left out. A WalletFileWarning names the first 20 of them by their numbers.
+    Malformed lines are left out. A WalletFileWarning gives the numbers of the first 20.
 
     Args:
         data: Contents of the file.
 
     Raises:
-        FormatError: No line is a label, or there are too many lines.
+        FormatError: None of the lines is a label, or there are too many.
     """
     if b"\n" not in data:
         data = data.replace(b"\r", b"\n")  # the line ends of old Macs
@@ -189,7 +189,7 @@ def read_labels(source: str | os.PathLike[str] | IO[bytes]) -> list[Label]:
         source: Path of the file, or a file that is open in binary mode.
 
     Raises:
-        FormatError: The file has no label or more than 100 MB; see `parse_labels`.
+        FormatError: The file contains no label or exceeds 100 MB; see `parse_labels`.
         OSError: The file cannot be read.
     """
     if isinstance(source, (str, os.PathLike)):
@@ -203,7 +203,7 @@ def read_labels(source: str | os.PathLike[str] | IO[bytes]) -> list[Label]:
 
 @public
 def write_labels(path: str | os.PathLike[str], labels: Iterable[Label]) -> None:
-    """Write labels to a file, which replaces an existing one and has mode 0600.
+    """Write labels to a file of mode 0600, replacing an existing one.
 
     Args:
         path: Path of the file.

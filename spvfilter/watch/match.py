@@ -1,4 +1,4 @@
-"""Match, an output or input of the wallet, and Completeness, the certainty that no match is missing."""
+"""Match, an output or input of the wallet, and Completeness, how certain it is that no match is missing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 
 @public
 class Completeness(StrEnum):
-    """The certainty that no match is missing from a range of blocks."""
+    """How certain it is that no match is missing from a range of blocks."""
 
     UNPROVEN = "unproven"
-    """A BIP-37 peer searched the blocks. It can omit transactions, and the client cannot notice that."""
+    """A BIP-37 peer searched the blocks. It can omit transactions without the client noticing."""
     ONE_PEER = "1 peer"
     """Compact filters found the blocks, and only one peer confirmed the filter headers."""
     PROVEN = "proven"
@@ -37,8 +37,8 @@ class MatchKind(StrEnum):
 class Match:
     """One output that pays the wallet, or one input that spends an output of the wallet.
 
-    (kind, txid, index) identifies a match. The comparison of two matches ignores `completeness` and `fee`, because they
-    depend on how the block was searched.
+    (kind, txid, index) identifies a match. Comparing two matches ignores `completeness` and `fee`, which depend on how
+    the block was searched.
     """
 
     kind: MatchKind
@@ -56,7 +56,7 @@ class Match:
     address: str | None
     """Address of the output that pays the wallet or is spent. None if its script is unknown or has no address."""
     label: str | None
-    """Label of the watch list's entry that matched, or else of its keychain. None if both have no label."""
+    """Label of the watch list's entry that matched, or else of its keychain. None if both have none."""
     block_hash: bytes | None
     """Hash of the block that contains the transaction, 32 bytes in wire order. None if it is unconfirmed."""
     height: int | None
@@ -66,9 +66,7 @@ class Match:
     is_coinbase: bool = False
     """True if the transaction that contains the output or the input is a coinbase."""
     completeness: Completeness | None = field(default=None, compare=False)
-    """Certainty that the search of the block missed no match.
-
-    None if there is no block, or if the caller supplied the block.
+    """How certain it is that the search of the block missed no match. None without a block, or if the caller gave it.
     """
     keychain: str | None = None
     """Name of the keychain that derives the output's script. None if no keychain derives it."""
@@ -79,9 +77,9 @@ class Match:
     account: str | None = None
     """Name of the account that the match belongs to. None if it belongs to no account."""
     sp_label: int | None = None
-    """Number of the label of the silent payment address that was paid.
+    """Number of the label of the silent payment address that was paid; 0 for the wallet's change.
 
-    It is 0 for the wallet's change. None if the address had no label, or if the match is not a silent payment.
+    None if the address has no label, or if the match is not a silent payment.
     """
 
     @property

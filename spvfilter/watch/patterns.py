@@ -1,4 +1,4 @@
-"""Entries of a watch list that match many outputs, and that only a scan of blocks finds."""
+"""Entries of a watch list that match many outputs, and only in a scan of blocks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import ScriptType
 
 DATA_PREFIX, SCRIPT_TYPE = "data-prefix:", "script-type:"
-"""Prefixes of the lines of a watch list with such entries."""
+"""How lines of a watch list with such entries start."""
 KINDS = f"{DATA_PREFIX} and {SCRIPT_TYPE} entries"
 _TYPES = {each.name.lower(): each for each in ScriptType}
 
 
 def is_pattern(entry: str) -> bool:
-    """Return True if a line of a watch list is a data prefix or a script type."""
+    """Return True if a line of a watch list contains a data prefix or a script type."""
     return entry.startswith((DATA_PREFIX, SCRIPT_TYPE))
 
 
@@ -24,5 +24,5 @@ def script_type(name: str) -> ScriptType:
 
 
 def type_line(value: bytes) -> str:
-    """Return the line of a watch list for a script type, from its entry in the table."""
+    """Return the line of a watch list for a script type, given its entry in the table."""
     return f"{SCRIPT_TYPE}{ScriptType(value[0]).name.lower()}"

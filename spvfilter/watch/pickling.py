@@ -1,4 +1,4 @@
-"""Pickles of watch lists. In an unpickled list, each entry has the same number as before."""
+"""Pickles of watch lists. Unpickling preserves the number of each entry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ State = tuple[
 
 
 def state_of(table: WatchTable, labels: dict[int, str], windows: Windows, accounts: Accounts) -> State:
-    """Return the contents of a watch list's pickle, without the network."""
+    """Return the contents of a watch list's pickle, except for the network."""
     keychains, named = [_state(each) for each in windows], (list(accounts.names), dict(accounts.entries))
     return list(table.entries()), labels, list(table.coins()), keychains, windows.places, named
 
@@ -44,11 +44,11 @@ def _state(keychain: Keychain) -> KeychainState:
 
 
 def restored(network: Network, state: State) -> tuple[WatchTable, dict[int, str], Windows, Accounts]:
-    """Return the table, the labels, the windows and the accounts of a pickled watch list.
+    """Return the table, labels, windows and accounts of a pickled watch list.
 
     `state` is the result of `state_of`.
 
-    Raises DescriptorError if the list has descriptors, but the extra `descriptors` is not installed.
+    Raises DescriptorError if the list contains descriptors but the extra `descriptors` is not installed.
     """
     entries, labels, coins, keychains, places, (names, owned) = state
     table = WatchTable()

@@ -1,4 +1,4 @@
-"""SilentKeychain: the keychain of a descriptor sp(), whose scripts are found in transactions instead of derived."""
+"""SilentKeychain: the keychain of an sp() descriptor, whose scripts are found in transactions, not derived."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Found(NamedTuple):
     label: int | None
     """Number of the label of the address that was paid; None for the address without a label."""
     tweak: bytes
-    """32-byte secret that, added to the private spend key, gives the private key of the output.
+    """32-byte secret to add to the private spend key to get the output's private key.
 
-    It is empty if a scan into files found the payment, since these files have no secrets."""
+    It is empty if a scan into files found the payment, because such files contain no secrets."""
 
     def __repr__(self) -> str:
         return f"Found(label={self.label})"
 
 
 def anchor_of(descriptor: SilentDescriptor) -> bytes:
-    """Return the script that stands for the keychain of a descriptor."""
+    """Return the script that represents a descriptor's keychain."""
     keys = descriptor.scan_key + descriptor.spend_pubkey
     return b"\0\x20" + sha256(b"spvfilter silent payments" + keys).digest()
 
@@ -39,11 +39,11 @@ def anchor_of(descriptor: SilentDescriptor) -> bytes:
 class SilentKeychain(Keychain):
     """The payments to the addresses of one scan key.
 
-    No index derives a script. The scripts of found payments are entries of the watch list that belong to this keychain.
-    They are a set, so the order in which blocks are searched does not matter.
+    Its scripts are not derived from indexes. The scripts of found payments become entries of the watch list that belong
+    to this keychain. They form a set, so the order in which blocks are searched does not matter.
 
-    In the list of a client, one more entry stands for the keychain: the blocks that were searched for this `anchor`
-    were searched for payments. The anchor then is index 0, and the found scripts are index 1. Elsewhere the window is
+    In a client's list, one more entry, the `anchor`, represents the keychain: a block that was searched for the anchor
+    was searched for payments. The anchor then has index 0, and found scripts have index 1. Elsewhere the window is
     empty.
     """
 
@@ -68,11 +68,11 @@ class SilentKeychain(Keychain):
     def _none(self, index: int) -> tuple[bytes, ...]:
         if index == 0:
             return (self.anchor,)
-        raise KeychainError("the outputs of a silent payment address are found in transactions, and not derived")
+        raise KeychainError("the outputs of a silent payment address are found in transactions, not derived")
 
     @property
     def anchor(self) -> bytes:
-        """A script that stands for the keychain. Nobody can pay it, as its hash contains the private scan key."""
+        """A script that represents the keychain. Nobody can pay it, because its hash contains the private scan key."""
         return anchor_of(self.silent)
 
     @property
@@ -98,7 +98,7 @@ class SilentKeychain(Keychain):
 
     @property
     def index_to_reveal(self) -> int | None:
-        """The number of the label that `reveal` takes next, from 1: labels that are declared or paid are skipped."""
+        """The number of the label to reveal next, from 1. Labels that are declared or paid are skipped."""
         taken = {*self.labels, *(each.label for each in self.found.values())}
         number = max(1, self.revealed)
         while number in taken:
@@ -122,7 +122,7 @@ class SilentKeychain(Keychain):
 
     @property
     def count(self) -> int:
-        """The number of labels to search for, with that of the change."""
+        """The number of labels to search for, including that of the change."""
         size, count = self._counted
         if size != (present := self.size_of_labels):
             count = self._count_to(self.depth)
@@ -140,13 +140,13 @@ class SilentKeychain(Keychain):
     def _check_count(self, count: int) -> None:
         if count > MAX_LABELS + 1:  # the change also has a label
             raise ParameterError(
-                f"a scan key has at most {MAX_LABELS:,} labels, but {count - 1:,} labels of {self.name[:20]}… would be"
-                " declared, revealed or searched for"
+                f"a scan key has at most {MAX_LABELS:,} labels, but {count - 1:,} labels of {self.name[:20]}… would "
+                "be declared, revealed or searched for"
             )
 
     @property
     def scanner(self) -> SilentScanner:
-        """The scanner with all labels. It takes 25 µs for each label to make one, if the labels have changed.
+        """The scanner with all labels. Making one takes 25 µs for each label, whenever the labels have changed.
 
         Raises:
             ParameterError: There are more than 100,000 labels, or the extra `silent` is not installed.
@@ -154,7 +154,7 @@ class SilentKeychain(Keychain):
         return self.scanner_for_thread()()
 
     def scanner_for_thread(self) -> Callable[[], SilentScanner]:
-        """Return a function that returns the scanner with the present labels. Another thread may call it."""
+        """Return a function that returns the scanner for the present labels. Another thread may call it."""
         size = self.size_of_labels
         if self._made is not None and self._made[1] == size:
             made = self._made[0]
@@ -172,11 +172,11 @@ class SilentKeychain(Keychain):
 
     @property
     def size_of_labels(self) -> tuple[int, ...]:
-        """Numbers that change if, and only if, there are more labels to search for: labels are never taken back."""
+        """Numbers that change exactly when labels are added to the search. Labels are never taken back."""
         return self.depth, self.revealed, len(self.labels), len(self._ready)
 
     def address(self, label: int | None = None) -> str:
-        """Return the address with a label, or the one without.
+        """Return the address, with a label if one is given.
 
         Raises:
             ParameterError: The label is 0, or no payments to it would be found.
@@ -188,7 +188,7 @@ class SilentKeychain(Keychain):
         return str(labelled_address(self.silent.scan_key, self.silent.address, label))
 
     def to_reveal(self) -> tuple[int, str]:
-        """Return the number of the label to reveal next and its address. Payments to it are found from now on.
+        """Return the number of the label to reveal next, and its address. Payments to it are found from now on.
 
         Raises:
             ParameterError: All labels are revealed, or there are too many.
@@ -201,7 +201,7 @@ class SilentKeychain(Keychain):
         return number, self.address(number)
 
     def declare(self, number: int, text: str | None = None) -> None:
-        """Search for a label from now on, and give it a text.
+        """Search for a label from now on, and set its text.
 
         Raises:
             ParameterError: The number or the text is out of range, or there are more than 100,000 labels.
@@ -220,7 +220,7 @@ class SilentKeychain(Keychain):
             ParameterError: The number is not between 0 and 100,000, or there are more than 100,000 labels.
         """
         if not 0 <= number <= MAX_LABELS:
-            raise ParameterError(f"labels are searched up to number {MAX_LABELS:,} at most, not {number}")
+            raise ParameterError(f"labels can be searched for up to number {MAX_LABELS:,}, not {number}")
         depth = max(self.depth, number)
         self._check_count(self._count_to(depth))
         self.depth = depth
@@ -230,7 +230,7 @@ class SilentKeychain(Keychain):
         return None if label is None else self.labels.get(label)
 
     def take_from(self, other: SilentKeychain) -> None:
-        """Take the labels of another keychain with the same name. Its found payments are not taken."""
+        """Take over the labels of another keychain with the same name, but not the payments that it found."""
         for number, text in other.labels.items():
             self.labels[number] = text or self.labels.get(number)
         self.depth, self._ready = max(self.depth, other.depth), self._ready | other._ready
@@ -251,4 +251,4 @@ class SilentKeychain(Keychain):
         return twin
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a keychain of sp() has a private scan key, and is not pickled")
+        raise TypeError("a keychain of sp() contains a private scan key, so it cannot be pickled")

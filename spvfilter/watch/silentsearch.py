@@ -1,4 +1,4 @@
-"""The search of a watch list for silent payments in transactions and blocks, and the scripts that these spend."""
+"""Search transactions and blocks for a watch list's silent payments, and list the scripts that they spend."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spvfilter.silent.tweaks import first_scripts, search_block_by_tweaks
 from spvfilter.watch.silentkeychain import Found, SilentKeychain
 
 Payment = tuple[str, bytes, Found]
-"""Name of a keychain, script of an output that pays it, and the facts about the payment."""
+"""A keychain's name, the script of an output that pays it, and the facts about the payment."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilentSearch:
-    """The scanners of a watch list at one moment. Another thread may search with them."""
+    """A snapshot of a watch list's scanners, which another thread may use."""
 
     names: tuple[str, ...]
     """Names of the keychains."""
@@ -46,7 +46,7 @@ class SilentSearch:
         return self._named(judged.payments)
 
     def first_scripts(self, tweaks: Iterable[bytes]) -> list[bytes]:
-        """Return the scripts of which a block with these tweaks contains one if it pays a keychain."""
+        """Return scripts of which at least one is in a block with these tweaks if it pays a keychain."""
         return first_scripts(tweaks, self.scanners)
 
     def payments_by_tweaks(self, raw: bytes, tweaks: Iterable[bytes]) -> list[Payment]:
@@ -65,7 +65,7 @@ def scripts_of_tx(raw: bytes, spent: Sequence[TxOut]) -> Scripts:
     Raises FormatError unless there is an output for each input.
     """
     if len(spent) != (inputs := len(spent_outpoints(raw))):
-        raise FormatError(f"{len(spent)} spent outputs for {inputs} inputs", offset=0, field="spent outputs")
+        raise FormatError(f"expected {inputs} spent outputs, not {len(spent)}", offset=0, field="spent outputs")
     return _scripts(spent)
 
 
@@ -78,7 +78,7 @@ def scripts_of_block(raw: bytes, spent: bytes | Sequence[Sequence[TxOut]]) -> Se
             coinbase.
 
     Raises:
-        UndoError: The record is malformed, damaged or not of this block.
+        UndoError: The record is malformed, damaged or not for this block.
         FormatError: The block is malformed, or the counts differ from those of the block.
     """
     if isinstance(spent, bytes):
@@ -101,10 +101,10 @@ def scripts_of_block(raw: bytes, spent: bytes | Sequence[Sequence[TxOut]]) -> Se
 
 
 def scripts_of_record(raw: bytes, record: bytes) -> list[list[bytes | None]]:
-    """Return the scripts in the undo record of a block. Raises UndoError if the record is not of this block."""
+    """Return the scripts in the undo record of a block. Raises UndoError if the record is not for this block."""
     undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
     if len(record) < HASH_SIZE or sha256d(raw[4:36] + undo) != check:
-        raise UndoError("does not match the record and the block before", offset=len(undo), field="undo check")
+        raise UndoError("does not match the record and the previous block", offset=len(undo), field="undo check")
     return [[coin.script for coin in of_tx] for of_tx in spent_coins(undo)]
 
 

@@ -24,12 +24,12 @@
 | `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
 | `account:` | the entries of the following lines belong to no account |
 
-For a keychain without a descriptor, the file contains its scripts. `save` writes the lines of silent payments only with
-`secrets=True`. By default it writes the found scripts, and a comment with the public keys.
+If a keychain has no descriptor, the file contains its scripts. `save` writes the lines of silent payments only with
+`secrets=True`. By default, it writes the scripts that were found, and a comment with the public keys.
 
 The file is UTF-8, with or
 without a byte order mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment. A label
-with line ends or other control characters is a JSON string, in quotes and with escapes.
+with line ends or other control characters is written as a JSON string, with quotes and escapes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
 _LABEL_DIGITS = 10  # of the largest number of a label
 _SP_LABEL, _SP_LABELS, _SP_OUTPUT = "sp-label:", "sp-labels:", "sp-output:"
-"""Starts of the lines that follow a descriptor sp()."""
+"""How the lines after an sp() descriptor start."""
 _CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
@@ -133,10 +133,10 @@ def load(
     *,
     allows_patterns: bool = True,
 ) -> WalletFile | None:
-    """Add the entries of the file at `path` to `watch`. Return the contents of a wallet file, None for a watch list.
+    """Add the entries in the file at `path` to `watch`. Return the contents of a wallet file, or None for a watch list.
 
-    A compiled list is mapped into memory; `watch` must be empty. Without `allows_patterns`, data prefixes and script
-    types are invalid.
+    A compiled list is mapped into memory, and `watch` must then be empty. Unless `allows_patterns` is True, data
+    prefixes and script types are invalid.
 
     Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
     OSError if the file cannot be read.
@@ -168,10 +168,10 @@ def read_into(
     *,
     allows_patterns: bool = True,
 ) -> WalletFile | None:
-    """Add the entry of every line of a file to `watch`, or the contents of a file that a wallet exported.
+    """Add the entry on each line of a file to `watch`, or the contents of a file that a wallet exported.
 
-    `name` is the file's name for error messages. The file may be compressed by gzip or zstd. Returns the contents of a
-    wallet file, and None for a watch list. Raises WatchFileError, which lists the first 1,000 invalid lines, or the
+    `name` is the file's name for error messages. The file may be compressed with gzip or zstd. Returns the contents of
+    a wallet file, or None for a watch list. Raises WatchFileError, which lists the first 1,000 invalid lines, or the
     first line that exceeds `max_derivations`. Raises OSError if the file cannot be read.
     """
     try:
@@ -193,7 +193,7 @@ def _read_plain(watch: LineSink, file: BinaryIO, name: str, reading: _Reading) -
     if b"\r" in start and b"\n" not in start:  # the line ends of old Macs
         start += file.read(recognition.MAX_FILE + 1 - len(start))
         if len(start) > recognition.MAX_FILE:
-            raise WatchFileError(name, ((0, "the lines end in CR alone: save the file with line ends LF or CRLF"),))
+            raise WatchFileError(name, ((0, "the lines end in CR alone: save the file with LF or CRLF line ends"),))
         start = start.replace(b"\r", b"\n")
     if recognition.is_candidate(start):
         start += file.read(recognition.MAX_FILE + 1 - len(start))
@@ -427,7 +427,7 @@ def _end_of_descriptor(text: str) -> int:
 
 
 def add(watch: LineSink, entry: str, label: str | None = None) -> None:
-    """Add one entry to `watch`. The entry has the form of a line of the file, without the comma and the label.
+    """Add one entry to `watch`. It is written as on a line of the file, without the comma and the label.
 
     Raises ParameterError for an invalid entry or label.
     """
@@ -526,7 +526,7 @@ def _hex(text: str) -> bytes:
 def write(watch: Source, path: str | os.PathLike[str], *, secrets: bool = False) -> None:
     """Write the whole watch list to a file of mode 0600, which atomically replaces the file at `path`.
 
-    With `secrets` the file contains the private scan keys of descriptors sp().
+    If `secrets` is True, the file contains the private scan keys of sp() descriptors.
     """
     with replacing(pathlib.Path(path)) as file:
         file.write(f"# spvfilter watch list, {watch.network}\n".encode())

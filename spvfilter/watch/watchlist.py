@@ -73,22 +73,20 @@ class WatchList:
     | script type | outputs of this type, and their spends in blocks with undo records | no | no |
     | descriptor, keychain | outputs with the scripts in its window, and their spends | yes | yes |
 
-    If an output matches, the list learns its outpoint, so that the spend matches too. The list keeps the outpoint after
-    the spend, because a reorganization may disconnect the spend. An output or input yields one match at most. If
-    several entries match, the first in this order counts: outpoint, script, multisig key, data, data prefix, script
-    type.
+    If an output matches, the list learns its outpoint, so that the spend matches too. It keeps the outpoint even after
+    the spend, which a reorganization may disconnect. An output or input yields at most one match. If several entries
+    match, the first in this order counts: outpoint, script, multisig key, data, data prefix, script type.
 
     If you watch a public key, a BIP-37 filter contains the key and its hashes, and a peer can link them. To avoid that,
     watch the key's addresses.
 
     Do not change a list in several threads at the same time. While a LightClient uses a list, the `add_…` methods raise
-    WatchListInUseError. They raise ParameterError for a label with surrogates or NUL, or with more than 10,000
-    characters.
+    WatchListInUseError. They raise ParameterError if a label contains surrogates or NUL, or exceeds 10,000 characters.
 
     Args:
         network: Network of the entries, or its name.
-        require_ranged: True if the list refuses descriptors that have extended keys, but no wildcard `*`. By default
-            such a descriptor causes a DescriptorWarning, because only one script is watched.
+        require_ranged: True if the list refuses descriptors with extended keys but no wildcard `*`. By default, they
+            cause a DescriptorWarning, because only one script is watched.
 
     Raises:
         ParameterError: The network is unknown.
@@ -151,20 +149,20 @@ class WatchList:
     ) -> WatchList:
         """Read a watch list from a text file with one entry per line, a compiled list, or a wallet's exported file.
 
-        The formats page describes the text file, and the page "Watch a file that a wallet exported" the others. Private
-        keys in such a file are never kept. A WalletFileWarning names the parts that are left out.
+        The formats page describes the text file, and the page "Watch a file that a wallet exported" the wallet files.
+        Private keys in such a file are never kept. A WalletFileWarning names the parts that are left out.
 
         Args:
             path: Path of the file.
             network: Network of the entries, or its name.
-            require_ranged: True if the list refuses descriptors that have extended keys, but no wildcard `*`.
+            require_ranged: True if the list refuses descriptors with extended keys but no wildcard `*`.
             max_derivations: Largest number of keys that the descriptors of the file may derive: the product of keys,
                 indexes and paths, added up over all descriptors. They are counted before they are derived.
 
         Raises:
-            WatchFileError: Lines are invalid. The error lists the first 1,000 with their numbers and causes. Or the
-                file needs more than `max_derivations` key derivations, or it is a compiled list that is damaged or of
-                another network.
+            WatchFileError: Lines are invalid; the error lists the first 1,000 with their numbers and causes. Also
+                raised if the file needs more than `max_derivations` key derivations, or is a compiled list that is
+                damaged or for another network.
             ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.
         """
@@ -173,14 +171,14 @@ class WatchList:
         return watch
 
     def save(self, path: str | os.PathLike[str], *, secrets: bool = False) -> None:
-        """Write all entries, all outpoints and all learned outpoints to a text file.
+        """Write all entries and outpoints, including learned ones, to a text file.
 
-        A new file of mode 0600 atomically replaces the file at `path`. The private scan keys of descriptors sp() are
-        left out by default: the file then watches the payments that were found, but finds no more.
+        A new file of mode 0600 atomically replaces the file at `path`. By default, the private scan keys of sp()
+        descriptors are left out: the file then watches the payments already found, but finds no new ones.
 
         Args:
             path: Path of the file.
-            secrets: True to write the scan keys, and the tweaks with which a signer spends the payments. A reader of
+            secrets: True to write the scan keys, and the tweaks that a signer needs to spend the payments. A reader of
                 the file learns of all payments, but cannot spend them.
         """
         textfile.write(self, path, secrets=secrets)
@@ -192,14 +190,15 @@ class WatchList:
         outpoints. A new file of mode 0600 atomically replaces the file at `path`. Never change the file in place.
 
         Raises:
-            ParameterError: The list has descriptors or keychains, whose windows move. Keep them in a list of their own.
+            ParameterError: The list contains descriptors or keychains, whose windows move. Keep them in a separate
+                list.
             OSError: The file cannot be written.
         """
         if len(self.windows):
             raise ParameterError(
                 f"the entries of a compiled watch list are fixed, but the windows of"
-                f" {counted(len(self.windows), 'keychain')} move: take the descriptors out, and give them together with"
-                " the compiled list"
+                f" {counted(len(self.windows), 'keychain')} move: take the descriptors out, and pass them together "
+                "with the compiled list"
             )
         compiled.write(path, self.network.name, self.index.table, self.index.own_labels, self.index.owners)
 
@@ -207,12 +206,14 @@ class WatchList:
         """Load a compiled list into this list, which must be empty.
 
         Raises:
-            ParameterError: The compiled list is of another network, or this list is not empty.
+            ParameterError: The compiled list is for another network, or this list is not empty.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         if contents.network != self.network.name:
-            raise ParameterError(f"a watch list of {contents.network[:80]}, not of {self.network}: choose its network")
+            raise ParameterError(
+                f"a watch list for {contents.network[:80]}, not for {self.network}: choose its network"
+            )
         if len(self.table) or len(self.windows) or next(self.table.coins(), None) is not None:
             raise ParameterError("a compiled watch list must be loaded before other entries are added")
         index = self.index
@@ -249,7 +250,7 @@ class WatchList:
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None:
         """Watch the scripts of a public key: P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig.
 
-        P2TR outputs do not match, because their key is tweaked: watch the address instead.
+        P2TR outputs do not match, because their keys are tweaked: watch the address instead.
 
         Args:
             pubkey: The public key: 33 bytes that start with 02 or 03, or 65 bytes that start with 04, 06 or 07.
@@ -287,10 +288,10 @@ class WatchList:
         self.index.note_label(self.table.add(EntryKind.DATA, element), label)
 
     def add_data_prefix(self, prefix: bytes, label: str | None = None) -> None:
-        """Watch OP_RETURN outputs whose first push begins with `prefix`, for a scan of blocks.
+        """Watch OP_RETURN outputs whose first push begins with `prefix`, in scans of blocks.
 
-        The longest prefix of a list matches. OP_1 to OP_16 directly after OP_RETURN push one byte. No filter finds such
-        an output, so a LightClient refuses a list with prefixes.
+        If several prefixes match, the longest counts. OP_1 to OP_16 directly after OP_RETURN push one byte. Filters
+        cannot find such outputs, so a LightClient refuses a list with prefixes.
 
         Args:
             prefix: The bytes, 1 to 64.
@@ -304,10 +305,10 @@ class WatchList:
         self.index.note_label(self.table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
 
     def add_script_type(self, name: str, label: str | None = None) -> None:
-        """Watch outputs of a type of script that no other entry matches, for a scan of blocks.
+        """Watch outputs with a type of script, unless another entry matches them, in scans of blocks.
 
-        Spends of these outputs match only in blocks with undo records. No filter finds such outputs, so a LightClient
-        refuses a list with script types.
+        Spends of these outputs match only in blocks with undo records. Filters cannot find such outputs, so a
+        LightClient refuses a list with script types.
 
         Args:
             name: p2pk, p2pkh, p2sh, p2ms, p2wpkh, p2wsh, p2tr, p2a, nulldata, witness_unknown or nonstandard.
@@ -335,11 +336,11 @@ class WatchList:
     ) -> None:
         """Watch for the spend of an outpoint.
 
-        If `label` is None, an existing entry may already cover the outpoint: the list watches `script_pubkey`, or it
-        has learned the outpoint. The spend then has the label of that entry.
+        If `label` is None and the list already watches `script_pubkey` or has learned the outpoint, the spend gets the
+        label of that entry.
 
         Args:
-            outpoint: An OutPoint, or a text `TXID:INDEX` with the txid in display order.
+            outpoint: An OutPoint, or a string `TXID:INDEX` with the txid in display order.
             label: Label of the spend.
             value: Value of the output in satoshi; None if it is unknown.
             script_pubkey: Script of the output; None if it is unknown.
@@ -362,13 +363,13 @@ class WatchList:
             self.windows.use_script(script_pubkey)
 
     def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
-        """Watch an output descriptor (BIP-380 ff.), and return its keychains. It needs the extra `descriptors`.
+        """Watch an output descriptor (BIP-380 ff.), and return its keychains. This needs the extra `descriptors`.
 
-        If the list already has one of the keychains, that keychain keeps its used indexes. A text with private keys is
-        rejected, and no error repeats them.
+        A keychain that the list already contains keeps its used indexes. Text with private keys is rejected, and no
+        error repeats them.
 
         For silent payments, sp() contains a private scan key, which cannot spend. No repr, match or error shows it. The
-        name of its keychain is the silent payment address. It needs the extra `silent`.
+        keychain is named after the silent payment address. This needs the extra `silent`.
 
         Args:
             text: A descriptor, or an extended public key whose prefix names a script type: ypub, zpub, upub or vpub.
@@ -380,8 +381,8 @@ class WatchList:
             The keychains, one for each path of a multipath such as `<0;1>`.
 
         Raises:
-            DescriptorError: The text is not a valid descriptor, has a private key, or needs the missing extra. Its keys
-                have no wildcard, but the list was made with `require_ranged`.
+            DescriptorError: The text is not a valid descriptor, contains a private key, or needs the missing extra.
+                Also raised if its keys have no wildcard, but the list was made with `require_ranged`.
             WrongNetworkError: A key or address belongs to another network.
             ParameterError: The label or the lookahead is invalid.
             WatchListInUseError: A running client uses the list.
@@ -390,12 +391,12 @@ class WatchList:
         return [self._add_keychain(each) for each in self.keychains_in(text, label, lookahead=lookahead)]
 
     def keychains_in(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
-        """Return the keychains of an output descriptor, and do not watch them yet.
+        """Return the keychains of an output descriptor without watching them yet.
 
         See `add_descriptor` for the arguments.
 
         Raises:
-            DescriptorError: The text is not a valid descriptor, has a private key, or needs the missing extra.
+            DescriptorError: The text is not a valid descriptor, contains a private key, or needs the missing extra.
             WrongNetworkError: A key or address belongs to another network.
             ParameterError: The label or the lookahead is invalid.
         """
@@ -408,8 +409,8 @@ class WatchList:
     def add_sp_label(self, number: int, label: str | None = None, *, keychain: str | None = None) -> str:
         """Search for a label of a silent payment address from now on, and return the address with the label.
 
-        Blocks that were searched before must be searched again. Label 0 is the wallet's change. It is always searched
-        for, and its address must never be given out.
+        Blocks that were already searched must be searched again. Label 0 is the wallet's change: it is always searched
+        for, and you must never give out its address.
 
         Args:
             number: Number of the label, 0 to 4,294,967,295.
@@ -429,15 +430,15 @@ class WatchList:
         return chain.address(number or None)
 
     def search_sp_labels(self, number: int) -> None:
-        """Search for all labels up to a number, in all descriptors sp(), for example after a loss of the wallet's data.
+        """Search for all labels up to a number, in all sp() descriptors, for example after losing the wallet's data.
 
-        `save` with `secrets=True` keeps the number.
+        `save` with `secrets=True` stores the number.
 
         Args:
             number: Number of the last label, 0 to 100,000. Each label costs 25 µs once.
 
         Raises:
-            ParameterError: The number is out of range, or the list has no descriptor sp().
+            ParameterError: The number is out of range, or the list contains no sp() descriptor.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -450,7 +451,7 @@ class WatchList:
             if name in (None, each.name):
                 return each
         raise ParameterError(
-            "the watch list has no descriptor sp()" + ("" if name is None else f" with the address {name[:40]!r}")
+            "the watch list contains no sp() descriptor" + ("" if name is None else f" with the address {name[:40]!r}")
         )
 
     def add_keychain(
@@ -458,18 +459,18 @@ class WatchList:
     ) -> Keychain:
         """Watch the scripts that a function derives, and return their keychain.
 
-        A text file does not store the function. After `load`, add the keychain again: the file contains its used
+        A text file cannot store the function, so add the keychain again after `load`: the file contains its used
         indexes.
 
         Args:
             name: Name of the keychain, which no other keychain of the list may have.
-            script_at: Function that returns the scriptPubKey of an index, from 0. For an index it must always return
-                the same script.
+            script_at: Function that returns the scriptPubKey of an index, from 0. It must always return the same script
+                for the same index.
             label: Label of the keychain.
             lookahead: Number of indexes to watch after the last used index, from 20 to 10,000,000.
 
         Raises:
-            KeychainError: `script_at` fails or returns an object that is not a scriptPubKey.
+            KeychainError: `script_at` fails, or does not return a scriptPubKey.
             ParameterError: The list has a keychain with this name, or an argument is invalid.
             WatchListInUseError: A running client uses the list.
         """
@@ -483,11 +484,11 @@ class WatchList:
 
         Args:
             keychains: The keychains.
-            budget: The key derivations that are allowed. They are taken out of the budget before keys are derived.
+            budget: The key derivations that are allowed. They are deducted before keys are derived.
 
         Raises:
             KeychainError: Scripts cannot be derived.
-            ParameterError: The label is invalid, the budget is spent, or there are more than 65,000 keychains.
+            ParameterError: The label is invalid, the budget is exhausted, or there are more than 65,000 keychains.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -509,7 +510,7 @@ class WatchList:
             self.windows.add(keychain)
             return keychain
         if is_silent(known) != is_silent(keychain):
-            raise ParameterError(f"the watch list already has another keychain {keychain.name[:80]!r}")
+            raise ParameterError(f"the watch list already has a different keychain {keychain.name[:80]!r}")
         if account is not None:
             self.index.check_owner(known.account, account)
             self.windows.assign(known, account)
@@ -532,7 +533,7 @@ class WatchList:
         return known if is_same else None
 
     def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]:
-        """Return the keychains of a descriptor that was read from a saved watch list, and do not watch them yet.
+        """Return the keychains of a descriptor from a saved watch list without watching them yet.
 
         Args:
             text: The descriptor.
@@ -554,7 +555,7 @@ class WatchList:
         return found
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of the entry with this number. None if the entry is in no keychain."""
+        """Return the keychain and the index of the entry with this number. None if no keychain contains it."""
         return self.index.keychain_of(entry)
 
     @property
@@ -565,14 +566,15 @@ class WatchList:
     def next_address(self, keychain: str | None = None) -> str:
         """Return the address of the lowest index of a keychain that is neither used nor revealed.
 
-        The list knows only the payments that it has matched itself. If a client or a database follows the wallet, ask
+        The list only knows payments that it has matched itself. If a client or a database follows the wallet, call
         `LightClient.next_address` or `WalletStore.next_address` instead.
 
         Args:
             keychain: Name of the keychain; by default the first keychain of the list.
 
         Raises:
-            ParameterError: There is no such keychain, all its watched indexes are used, or its scripts have no address.
+            ParameterError: There is no such keychain, all its watched indexes are used, or its scripts do not have
+                addresses.
         """
         return self.windows.next_address(keychain, self.network)
 
@@ -595,8 +597,7 @@ class WatchList:
         `accept` calls this method.
 
         Args:
-            hits: Hits of a scan, whose indexes become used. By default the indexes of all outpoints that the list
-                knows become used.
+            hits: Hits of a scan, whose indexes become used. By default, the indexes of all known outpoints do.
 
         Returns:
             The newly watched scripts. Blocks that were searched without them must be searched again.
@@ -608,7 +609,8 @@ class WatchList:
         if self._holders:
             if self.windows.note(hits):
                 raise WatchListInUseError(
-                    "a keychain's window must move, but a running client uses this watch list: match with a copy of it"
+                    "a keychain's window must move, but a running client uses this watch list: use a copy of the list "
+                    "to match"
                 )
             return []
         return self.windows.take_coins() if hits is None else self.windows.use(hits)
@@ -621,11 +623,11 @@ class WatchList:
     def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
         """Extend the windows of all keychains beyond their required ends, and return the newly watched scripts.
 
-        When indexes become used later, the windows then move less often, and fewer blocks are searched again.
+        The windows then move less often when indexes become used, so fewer blocks are searched again.
 
         Args:
             margin: Number of additional indexes to watch; by default the lookahead of each keychain.
-            settled: Names of keychains whose windows are extended only if they must move.
+            settled: Names of keychains whose windows should grow only if they must.
 
         Returns:
             The newly watched scripts.
@@ -640,7 +642,7 @@ class WatchList:
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
         """Stop watching learned outpoints. Outpoints that were added as entries stay in the list.
 
-        The call takes as long as a copy of the list.
+        This takes as long as copying the list.
 
         Args:
             outpoints: The outpoints to forget, 36 bytes each.
@@ -652,11 +654,11 @@ class WatchList:
         self.windows.move_to(self.table)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
-        """Watch addresses from the lines of a text file, up to the first line that the kernel's fast path cannot read.
+        """Watch the addresses on lines of a text file, up to the first line that the kernel's fast path cannot read.
 
         Args:
             chunk: Bytes of the file.
-            at: Offset in `chunk` at which the first line to read starts.
+            at: Offset in `chunk` of the first line to read.
 
         Returns:
             The number of bytes and the number of lines that were read.
@@ -688,26 +690,26 @@ class WatchList:
         lookahead: int = LOOKAHEAD,
         extend: bool = False,
     ) -> None:
-        """Watch an account: a part of the wallet with a balance and a history of its own.
+        """Watch an account: a part of the wallet with its own balance and history.
 
-        An entry belongs to one account or to none. Sources that the list watches without an account move into the
-        account. If the account has all sources already, nothing changes. With `extend=True` an account gets more
-        addresses, but it cannot get more descriptors.
+        An entry belongs to one account or to none. Sources that the list already watches without an account move into
+        this one. If the account already has all sources, nothing changes. With `extend=True` you can add addresses to
+        an account, but not descriptors.
 
         Args:
             name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
             sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
                 (`pathlib.Path`) of files that a wallet exported.
-            label: Name that matches of the sources carry, unless they have labels.
+            label: Label of the sources' matches, unless they have labels of their own.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
-            extend: True to add sources to an account that exists already. Otherwise other sources are an error.
+            extend: True to add sources to an existing account. Otherwise, new sources are an error.
 
         Raises:
-            ParameterError: An argument is invalid, a source belongs to another account, or the account has other
-                sources. A descriptor in another spelling is the same descriptor.
+            ParameterError: An argument is invalid, a source belongs to another account, or the account exists with
+                different sources. A descriptor spelled differently is the same descriptor.
             AddressError: A text is not an address.
             DescriptorError: A text is not a valid descriptor.
-            WatchFileError: A file is not the export of a wallet.
+            WatchFileError: A file was not exported by a wallet.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -725,7 +727,7 @@ class WatchList:
         label: str | None = None,
         lookahead: int = LOOKAHEAD,
     ) -> WatchList:
-        """Return a watch list that has only one account. The arguments are those of `add_account`.
+        """Return a watch list with a single account. The arguments are those of `add_account`.
 
         Raises:
             ParameterError: An argument is invalid.
@@ -746,7 +748,7 @@ class WatchList:
                 elif is_descriptor(source) or keys.is_extended_key(source):
                     made.add_descriptor(source, lookahead=lookahead)
                 elif os.path.isfile(source):  # noqa: PTH113  pathlib takes long to import
-                    raise ParameterError("a source of an account is the name of a file: give pathlib.Path(name)")
+                    raise ParameterError("a source of an account is the name of a file: pass pathlib.Path(name)")
                 else:
                     texts.add_entry(made, source)
         if made.is_empty:
@@ -765,7 +767,7 @@ class WatchList:
 
     @contextmanager
     def within_account(self, name: str | None) -> Iterator[None]:
-        """Let the entries that are added within a `with` block belong to an account; None for no account.
+        """Put the entries that are added within a `with` block into an account; None for no account.
 
         Raises:
             ParameterError: The name is invalid.
@@ -778,7 +780,7 @@ class WatchList:
             self.index.owners.current = before
 
     def begin_account(self, name: str | None) -> None:
-        """Let the entries that are added from now on belong to an account; None for no account.
+        """Put the entries that are added from now on into an account; None for no account.
 
         Raises:
             ParameterError: The name is invalid.
@@ -788,7 +790,7 @@ class WatchList:
         self.index.owners.current = name
 
     def remove_account(self, name: str) -> None:
-        """Stop watching an account: its keychains and entries leave the list.
+        """Stop watching an account. Its keychains and entries leave the list.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -802,7 +804,7 @@ class WatchList:
 
         Raises:
             UnknownAccountError: The list has no account `old`.
-            ParameterError: The new name is invalid, or another account has it.
+            ParameterError: The new name is invalid or taken.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -823,7 +825,7 @@ class WatchList:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to watch for: no entry, and no keychain of silent payments."""
+        """True if there is nothing to watch for: no entries, and no keychain of silent payments."""
         return not len(self.table) and not self.windows.silent
 
     def __contains__(self, script_pubkey: bytes) -> bool:
@@ -859,7 +861,9 @@ class WatchList:
     # the pickle lacks the clients that use the list; it names a keychain's function, as pickles do
     def __reduce__(self) -> tuple[object, ...]:
         if self.windows.silent:
-            raise TypeError("a watch list with sp() has a private scan key, and is not pickled: save and load it")
+            raise TypeError(
+                "a watch list with sp() contains a private scan key, so it cannot be pickled: save and load it instead"
+            )
         return WatchList._restored, (
             self.network,
             state_of(self.index.table, dict(self.index.own_labels), self.index.windows, self.index.owners),
@@ -884,7 +888,7 @@ class WatchList:
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
         """Watch one entry, and return its number in the table.
 
-        `kind` and `value` have the form that `entries` yields. The scripts of a public key are separate entries.
+        `kind` and `value` are as `entries` yields them. The scripts of a public key are separate entries.
 
         Returns:
             The number of the entry in the table.
@@ -925,24 +929,24 @@ class WatchList:
     def _check_free(self) -> None:
         if self._holders:
             raise WatchListInUseError(
-                "a running client uses this watch list and would not search for the entry: call the client's own"
-                " add_… methods; add keychains before you enter the client"
+                "a running client uses this watch list and would not search for the entry: call the client's add_… "
+                "methods, and add keychains before entering the client"
             )
 
     def label(self, entry: int) -> str | None:
         """Return the label of the entry with this number in the table, or else the label of its keychain.
 
-        The result is None if both have no label.
+        Returns None if there is none.
         """
         return self.index.label(entry)
 
     @property
     def has_labels(self) -> bool:
-        """True if an entry or a keychain has a label."""
+        """True if any entry or keychain has a label."""
         return bool(self.index.own_labels) or any(each.label for each in self.keychains)
 
     def labels(self) -> Mapping[int, str]:
-        """Return the labels by the number of the entry, as `label` returns them. Do not change the mapping."""
+        """Return the labels that `label` returns, by the number of the entry. Do not change the mapping."""
         if not any(each.label for each in self.keychains):
             return self.index.own_labels
         return {entry: label for entry, label in enumerate(self.index.labels_by_entry()) if label}
@@ -959,7 +963,7 @@ class WatchList:
         return (value for kind, value in self.table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
-        """Yield every watched outpoint, including learned outpoints."""
+        """Yield every watched outpoint, including learned ones."""
         return (OutPoint.parse(point) for point, _ in self.table.coins())
 
     def bloom_elements(self) -> list[bytes]:
@@ -968,27 +972,28 @@ class WatchList:
         An element is the data of a push or a 36-byte outpoint. The element of a script is its longest push: a key,
         a hash or a witness program.
 
-        BIP-37 finds a spend by its outpoint only. All known outpoints are elements. With the update flag ALL, a peer
-        inserts future outpoints (BIP-37 § Filter matching algorithm).
+        BIP-37 finds a spend only by its outpoint, so all known outpoints are elements. With the update flag ALL, a peer
+        inserts future ones (BIP-37 § Filter matching algorithm).
 
         Raises:
-            InexpressibleError: Some watched scripts push no data, or the list has descriptors sp(). The error lists
-                these scripts, or the addresses of sp().
+            InexpressibleError: Some watched scripts push no data, or the list contains sp() descriptors. The error
+                lists these scripts, or the addresses of sp().
         """
         return self.index.bloom_elements()
 
     def gcs_elements(self, first: int = 0) -> list[bytes]:
         """Return the scriptPubKeys to look up in a BIP-158 filter, without duplicates.
 
-        They include the scripts of known outpoints. They find all outputs and spends that match an entry, except bare
+        They include the scripts of known outpoints, and find all outputs and spends that match an entry, except bare
         multisig outputs of public keys.
 
         Args:
-            first: Number in the table of the first entry to include, if the caller has the scripts of earlier entries.
+            first: Number in the table of the first entry to include, if the caller already has the scripts of earlier
+                ones.
 
         Raises:
-            InexpressibleError: The list has entries that compact filters cannot find: data elements, outpoints whose
-                script is unknown, scripts that start with OP_RETURN, or descriptors sp(). The error lists these
+            InexpressibleError: The list contains entries that compact filters cannot find: data elements, outpoints
+                whose script is unknown, scripts that start with OP_RETURN, or sp() descriptors. The error lists these
                 entries.
         """
         return self.index.gcs_elements(first)
@@ -1004,10 +1009,11 @@ class WatchList:
     ) -> list[Match]:
         """Return the matches in one transaction, and learn the outpoints of matching outputs.
 
-        Silent payments are sure to be found only with `spent`. Without it, a match is proof, but a miss is not.
+        Silent payments are only certain to be found if you pass `spent`. Without it, a match is reliable, but its
+        absence is not.
 
         Args:
-            raw: The transaction, as bytes or as an object that serializes to them.
+            raw: The transaction, as bytes or an object that serializes to them.
             block_hash: Hash of the transaction's block, 32 bytes in wire order; None if it is unconfirmed.
             height: Height of the transaction's block; None if it is unknown.
             time: Time of the transaction's block (Unix time); None if it is unknown.
@@ -1040,10 +1046,11 @@ class WatchList:
     ) -> list[Match]:
         """Return the matches in one block, and learn the outpoints of matching outputs.
 
-        Silent payments are sure to be found only with `spent`. Without it, a match is proof, but a miss is not.
+        Silent payments are only certain to be found if you pass `spent`. Without it, a match is reliable, but its
+        absence is not.
 
         Args:
-            raw: The block, as bytes or as an object that serializes to them.
+            raw: The block, as bytes or an object that serializes to them.
             height: Height of the block; None if it is unknown.
             spent: The outputs that the block spends: its undo record with the checksum, or a sequence for each
                 transaction after the coinbase, with an output for each input. None if they are unknown.
@@ -1065,7 +1072,7 @@ class WatchList:
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
 
     def silent_search(self) -> silentsearch.SilentSearch | None:
-        """Return the search for silent payments. None if the list has no descriptor sp().
+        """Return the search for silent payments. None if the list contains no sp() descriptor.
 
         Raises:
             ParameterError: The extra `silent` is not installed.
@@ -1090,7 +1097,8 @@ class WatchList:
                 continue
             if self._holders:
                 raise WatchListInUseError(
-                    "a silent payment was found, but a running client uses this watch list: match with a copy of it"
+                    "a silent payment was found, but a running client uses this watch list: use a copy of the list to "
+                    "match"
                 )
             if self.index.add_payment(name, script, found) is not None:
                 new.append(script)
@@ -1112,7 +1120,7 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Convert hits of a scan to matches as `matches` does, learn the outpoints of outputs, and move windows.
+        """Convert hits of a scan to matches, as `matches` does, learn the outpoints of outputs, and move windows.
 
         The arguments are the same as for `matches`.
 
@@ -1135,16 +1143,16 @@ class WatchList:
         completeness: Completeness | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Convert hits of a scan to matches, and return them. The list does not change.
+        """Convert hits of a scan to matches. The list does not change.
 
         Args:
             hits: Hits of a scan, all in one block or all in unconfirmed transactions.
             block_hash: Hash of the block, 32 bytes in wire order; None for unconfirmed transactions.
             height: Height of the block; None if it is unknown.
             time: Time of the block (Unix time); None if it is unknown.
-            completeness: Certainty that the search of the block missed no match.
-            is_coinbase: True if the transaction at position 0 is a coinbase. By default it is a coinbase if
-                `block_hash` is given.
+            completeness: How certain it is that the search of the block missed no match.
+            is_coinbase: True if the transaction at position 0 is a coinbase. By default, it is if `block_hash` is
+                given.
         """
         return self.index.matches(
             hits,

@@ -1,4 +1,4 @@
-"""Windows: the keychains of a watch list, the entries that belong to them, and the movement of their windows."""
+"""Windows: the keychains of a watch list, the entries that belong to them, and how their windows move."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _MAX_KEYCHAINS = 65_000
 _MAX_AHEAD = 10_000
 """Indexes by which a client extends its windows at once: about ten milliseconds of its event loop (our choice)."""
 STEP = 2_000
-"""Scripts or indexes of one step of work: about two milliseconds (our choice)."""
+"""Scripts or indexes processed in one step of about two milliseconds (our choice)."""
 
 Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
-"""The keychain and the index of each entry of a watch list, in the form that `Windows.places` returns."""
+"""The keychain and the index of each entry of a watch list, as `Windows.places` returns them."""
 Ahead = dict[str, list[tuple[bytes, ...]]]
-"""For the name of each keychain whose window moves, the scripts of the indexes that come next in its window."""
+"""The scripts of the next indexes in each window that moves, by the name of its keychain."""
 
 
 class _Places(NamedTuple):
@@ -54,7 +54,7 @@ class _Places(NamedTuple):
 
 
 def is_silent(keychain: Keychain | None) -> TypeGuard[silentkeychain.SilentKeychain]:
-    """Return True if a keychain belongs to a descriptor sp()."""
+    """Return True if a keychain belongs to an sp() descriptor."""
     return keychain is not None and keychain.finds_scripts
 
 
@@ -62,8 +62,8 @@ def is_silent(keychain: Keychain | None) -> TypeGuard[silentkeychain.SilentKeych
 class Windows:
     """The keychains of a watch list by name, and the keychain and index of each entry.
 
-    If two keychains have the same script, the script belongs to the first keychain. An output with this script moves
-    the windows of both. This object needs 6 bytes of memory for each entry.
+    If two keychains have the same script, it belongs to the first one, but an output with this script moves the windows
+    of both. Each entry takes 6 bytes of memory.
     """
 
     __slots__ = (
@@ -108,14 +108,13 @@ class Windows:
     def places(self) -> Places:
         """The keychain number and the index of each entry, as two arrays.
 
-        The third item is a dict. For an entry in several keychains, it contains the other pairs (keychain number,
-        index).
+        The third item is a dict with the other pairs (keychain number, index) of each entry in several keychains.
         """
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
     @property
     def shared(self) -> Collection[int]:
-        """The entries that several keychains have."""
+        """The entries that belong to several keychains."""
         return self._shared.keys()
 
     def __len__(self) -> int:
@@ -134,10 +133,10 @@ class Windows:
 
         Raises:
             KeychainError: The keychain's scripts cannot be derived.
-            ParameterError: The list already has 65,000 keychains, or the budget of `limited_by` is spent.
+            ParameterError: The list already has 65,000 keychains, or the budget of `limited_by` is exhausted.
         """
         if len(self._chains) >= _MAX_KEYCHAINS:
-            raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
+            raise ParameterError(f"a watch list can have at most {_MAX_KEYCHAINS:,} keychains")
         self._charge(keychain, 0)
         new = keychain.grow()
         number = self._append(keychain)
@@ -152,14 +151,14 @@ class Windows:
         return len(self._chains)
 
     def assign(self, keychain: Keychain, account: str | None) -> None:
-        """Let a keychain belong to an account; None for no account."""
+        """Put a keychain into an account; None for no account."""
         keychain.account = account
         if account is not None:
             first = self._firsts.setdefault(account, keychain.name)
             self._firsts[account] = min(first, keychain.name, key=self._names.__getitem__)
 
     def rename_account(self, old: str, new: str) -> None:
-        """Let the keychains of an account have its new name."""
+        """Tell an account's keychains its new name."""
         for each in self._chains:
             if each.account == old:
                 each.account = new
@@ -168,7 +167,7 @@ class Windows:
 
     @contextmanager
     def limited_by(self, budget: Budget) -> Iterator[None]:
-        """Context manager: a window grows only if the budget has the key derivations. Else it raises ParameterError."""
+        """Context manager: windows grow only within a budget of key derivations. Beyond it, raises ParameterError."""
         self._budget = budget
         try:
             yield
@@ -184,12 +183,12 @@ class Windows:
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
     def by_entry(self, value_of: Callable[[Keychain], str | None]) -> list[str | None]:
-        """Return a value of the keychain of each entry. None for an entry without a keychain."""
+        """Return a value for each entry, taken from its keychain. None for an entry without a keychain."""
         values = [None, *map(value_of, self._chains)]
         return [values[number] for number in self._owners] + [None] * (len(self._table) - len(self._owners))
 
     def rename(self, old: str, new: str, descriptor: str | None) -> None:
-        """Give a keychain another name and the spelling of its descriptor that belongs to the name."""
+        """Give a keychain another name, and the spelling of its descriptor that goes with it."""
         number = self._names[new] = self._names.pop(old)
         chain = self._chains[number - 1]
         chain.name, chain.descriptor = new, descriptor
@@ -197,7 +196,7 @@ class Windows:
             self._firsts[chain.account] = new
 
     def account_at(self, entry: int) -> str | None:
-        """Return the account of the first keychain with an account that has an entry. None if there is none."""
+        """Return the account of the first keychain that contains an entry and has an account. None if there is none."""
         if not self._is_owned(entry):
             return None
         account = self._chains[self._owners[entry] - 1].account
@@ -207,7 +206,7 @@ class Windows:
         return account
 
     def entries_of(self, account: str) -> tuple[list[int], list[int]]:
-        """Return the entries that only keychains of an account have, and entries that other keychains have as well."""
+        """Return the entries that belong only to an account's keychains, and the entries that other keychains share."""
         mine = {number for number, each in enumerate(self._chains, 1) if each.account == account}
         owned = [entry for entry, number in enumerate(self._owners) if number in mine] if mine else []
         shared = list[int]()
@@ -225,9 +224,9 @@ class Windows:
         return self._scripts_of(places, 0, MAX_INDEXES)
 
     def of(self, entry: int, script: bytes | None) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of an entry, or else of a script. None if both are in no keychain.
+        """Return the keychain and the index of an entry, or else of a script. None if no keychain contains either.
 
-        `script` is the script of the output. It is needed for an outpoint entry, which is in no keychain itself.
+        `script` is the script of the output. It is needed for an outpoint entry, which itself belongs to no keychain.
         """
         found = self.at(entry)
         return found if found or not script or not self._chains else self.at(self._table.find(EntryKind.SCRIPT, script))
@@ -243,7 +242,7 @@ class Windows:
     def place(self, entry: int, script: bytes | None) -> tuple[str | None, int | None]:
         """Return the keychain's name and the index of an entry, or else of a script.
 
-        The result is (None, None) if both are in no keychain.
+        Returns (None, None) if no keychain contains either.
         """
         found = self.of(entry, script) if self._chains else None
         if found is None:
@@ -252,7 +251,7 @@ class Windows:
 
     @property
     def silent(self) -> list[silentkeychain.SilentKeychain]:
-        """The keychains of descriptors sp()."""
+        """The keychains of sp() descriptors."""
         return [each for each in self._chains if is_silent(each)]
 
     def add_found(
@@ -260,7 +259,7 @@ class Windows:
     ) -> int | None:
         """Watch an output script that pays a silent payment address, and return the number of its entry.
 
-        The result is None if the keychain has found the script before.
+        Returns None if the keychain has already found the script.
         """
         if script in keychain.found:
             return None
@@ -270,14 +269,14 @@ class Windows:
         return entry
 
     def anchor_silent(self) -> None:
-        """Add the anchors of the keychains of sp(), as the list of a client needs them."""
+        """Add the anchors of the sp() keychains, which a client's list needs."""
         for each in self.silent:
             if not each.is_anchored:
                 self._own(self._names[each.name], [(self._table.add(EntryKind.SCRIPT, each.anchor), 0)])
                 each.is_anchored = True
 
     def restore_found(self, keychain: silentkeychain.SilentKeychain, found: Mapping[int, silentkeychain.Found]) -> None:
-        """Restore the found scripts of a keychain of sp() that the list has, by their entries."""
+        """Restore the scripts that an sp() keychain of this list has found, given their entries."""
         self._own(self._names[keychain.name], ((entry, 1) for entry in found))
         for entry, each in found.items():
             script = self._table.entry(entry)[1]
@@ -286,7 +285,7 @@ class Windows:
                 keychain.found[script] = each
 
     def found_at(self, entry: int, script: bytes | None) -> silentkeychain.Found | None:
-        """Return what is known of the silent payment to an entry, or else to a script. None if it is not one."""
+        """Return the facts about the silent payment to an entry, or else to a script. None if it is not one."""
         place = self.of(entry, script) if self._chains else None
         if place is None or not is_silent(chain := place[0]):
             return None
@@ -318,7 +317,7 @@ class Windows:
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
     def chosen(self, name: str | None, accounts: Collection[str]) -> Keychain:
-        """Return the keychain that a text names, or the first of several.
+        """Return the keychain with a given name, the first if there are several.
 
         Args:
             name: The name of an account or of a keychain, the descriptor of a keychain without checksum, or its label,
@@ -330,7 +329,7 @@ class Windows:
         """
         if name is not None and name in accounts:
             if name not in self._firsts:
-                raise ParameterError(f"account {name[:80]!r} has no keychain, and its addresses cannot be revealed")
+                raise ParameterError(f"account {name[:80]!r} has no keychain, so its addresses cannot be revealed")
             return self._chains[self._names[self._firsts[name]] - 1]
         found = next(iter(self), None) if name is None else self.get(name)
         if found is None and name is not None:
@@ -346,10 +345,10 @@ class Windows:
         return found
 
     def to_reveal(self, keychain: Keychain, network: Network) -> tuple[int, str]:
-        """Return the index that a keychain reveals next, and its address. This call reveals nothing.
+        """Return the index that a keychain would reveal next, and its address, without revealing it.
 
-        An index is skipped if another keychain, perhaps a removed one, has revealed one of its scripts. For a keychain
-        of sp(), the index is the number of the address's label.
+        An index is skipped if another keychain, even a removed one, has revealed one of its scripts. For an sp()
+        keychain, the index is the number of the address's label.
 
         Raises:
             ParameterError: All indexes are revealed or used, or the scripts have no address.
@@ -410,22 +409,22 @@ class Windows:
             self._due.add(keychain.name)
 
     def reach(self, keychain: Keychain, end: int) -> None:
-        """Let the window of a keychain grow at least to `end`. No index becomes revealed. Raises ParameterError."""
+        """Let the window of a keychain grow at least to `end`, revealing nothing. Raises ParameterError."""
         keychain.reach(end)
         if keychain.end < keychain.required:
             self._due.add(keychain.name)
 
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
-        """Mark the indexes of hits as used, and return True if a window must move. This call moves no window.
+        """Mark the indexes of hits as used, and return True if a window must now move. Does not move windows itself.
 
-        By default the indexes of all known outpoints become used.
+        By default, the indexes of all known outpoints become used.
         """
         if not self._chains:
             return False
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
     def see(self, hits: Iterable[Hit]) -> None:
-        """Note that unconfirmed transactions pay the indexes of hits: `next_address` skips them. No window moves."""
+        """Record that unconfirmed transactions pay the indexes of hits: `next_address` skips them, but windows stay."""
         for hit in hits if self._chains else ():
             if (place := self.of(hit.entry, hit.script)) is not None:
                 place[0].see(place[1])
@@ -513,9 +512,9 @@ class Windows:
         return bool(self._due)
 
     def ahead(self, margin: int | None = None) -> Ahead:
-        """Return the scripts that `widen` would add to the windows that must move, and change nothing.
+        """Return the scripts that `widen` would add to the windows that must move, without changing anything.
 
-        The result has at most 10,000 indexes. If the windows need more, they must still move after `move`.
+        Covers at most 10,000 indexes. If the windows need more, they must move again after `move`.
 
         Args:
             margin: Number of indexes beyond the required ends; None for the lookahead of each keychain.
@@ -574,7 +573,7 @@ class Windows:
     def shorten(self) -> bool:
         """Halve the lookaheads of the keychains, down to the gap limit.
 
-        Returns True if a lookahead was shortened, and False if all were at the gap limit already.
+        Returns False if all were already at the gap limit, else True.
         """
         longer = [each for each in self._chains if each.lookahead > GAP_LIMIT]
         for each in longer:
@@ -655,7 +654,7 @@ class Windows:
     # For the database of a client
 
     def take_fresh(self) -> dict[str, list[int]]:
-        """Return the indexes that became used since the last call of this method, by the name of the keychain."""
+        """Return the indexes that became used since the previous call, by the name of the keychain."""
         fresh: dict[str, list[int]] = {}
         for number, index in self._fresh:
             fresh.setdefault(self._chains[number - 1].name, []).append(index)
@@ -663,7 +662,7 @@ class Windows:
         return fresh
 
     def entries_beyond(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Return the entries of keychains from given indexes on, as pairs (index, entry) by the name of the keychain.
+        """Return the entries at and above given indexes of keychains, as pairs (index, entry) by the keychain's name.
 
         Args:
             firsts: For the name of each keychain, the lowest index to return.
@@ -678,7 +677,7 @@ class Windows:
         return found
 
     def watches(self, name: str, index: int, script: bytes) -> bool:
-        """Return True if the script is watched as a script of this index of the keychain with this name."""
+        """Return True if the script is watched for this index of the keychain with this name."""
         entry = self._table.find(EntryKind.SCRIPT, script)
         return self._is_owned(entry) and self._has(self._names[name], index, entry)
 
@@ -688,7 +687,7 @@ class Windows:
         )
 
     def first_foreign(self, name: str, window: Iterable[tuple[int, ...]]) -> int | None:
-        """Return the first index with an entry that the keychain with this name does not have at the index, or None.
+        """Return the first index at which the keychain with this name lacks an entry of the window, or None.
 
         Args:
             name: Name of the keychain.
@@ -716,7 +715,7 @@ class Windows:
         number = self._names.get(keychain.name)
         if number is None:
             if len(self._chains) >= _MAX_KEYCHAINS:
-                raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
+                raise ParameterError(f"a watch list can have at most {_MAX_KEYCHAINS:,} keychains")
             number = self._append(keychain)
         first = keychain.end
         if more := window[first:]:
@@ -728,22 +727,22 @@ class Windows:
             self._due.add(keychain.name)
 
     def state(self) -> list[tuple[object, ...]]:
-        """Return the values that are compared to decide whether the keychains of two lists are equal."""
+        """Return the values that determine whether the keychains of two lists are equal."""
         return sorted((keychain.state() for keychain in self._chains), key=lambda state: str(state[0]))
 
     def move_to(self, table: WatchTable) -> None:
-        """Use another table, which has the same entries as the present table."""
+        """Switch to another table with the same entries."""
         self._table = table
 
     def without(self, table: WatchTable, gone: Sequence[int], account: str | None = None) -> Windows:
-        """Return the windows of another table, which lacks some of the entries. The numbers of later entries are lower.
+        """Return the windows for another table, which lacks some of the entries, so that later ones have lower numbers.
 
         The keychains are the same objects.
 
         Args:
             table: The other table.
             gone: Numbers of the missing entries, in ascending order.
-            account: Account whose keychains the copy lacks; None to keep all keychains.
+            account: Account whose keychains to leave out; None to keep all keychains.
         """
         twin = self._twin(table)
         twin._chains = self._chains.copy()
@@ -785,7 +784,7 @@ class Windows:
         self._fresh = {(numbers[number], index): None for number, index in self._fresh if numbers[number] != _NOBODY}
 
     def become(self, other: Windows) -> None:
-        """Use the table of a copy, and its keychain and index of each entry. The keychains stay the same objects.
+        """Take over a copy's table, with the keychain and index of each entry. The keychains remain the same objects.
 
         Keychains that the copy lacks are dropped.
         """
@@ -802,14 +801,14 @@ class Windows:
         )
 
     def take_uses(self, other: Windows) -> Iterator[None]:
-        """Take the used indexes and the longer windows of a copy of these keychains, in steps.
+        """Take over, in steps, the used indexes and the longer windows of a copy of these keychains.
 
-        The scripts come from the table of the copy: no script is derived. The generator yields after at most a few
-        thousand scripts or used indexes, so that an event loop can run between the steps. After each step, every
-        keychain is complete.
+        The scripts come from the copy's table, so none are derived. The generator yields after at most a few thousand
+        scripts or used indexes, so that an event loop can run between the steps. After each step, every keychain is
+        consistent.
 
         Args:
-            other: The keychains of a copy of this watch list, paired by name. Unknown names are ignored.
+            other: The keychains of a copy of this watch list. They are matched by name; unknown names are ignored.
         """
         pairs = [(self._names[each.name], each) for each in other if each.name in self._names]
         gained: dict[str, _Places] = {}
@@ -875,7 +874,7 @@ class Windows:
         return [tuple(table.entry(entry)[1] for _, entry in group) for _, group in groupby(chosen, itemgetter(0))]
 
     def copy(self, table: WatchTable) -> Windows:
-        """Return a copy of these windows for a copy of the table."""
+        """Return a copy of these windows for `table`, a copy of theirs."""
         twin = self._twin(table)
         twin._chains = [keychain.copy() for keychain in self._chains]
         return twin

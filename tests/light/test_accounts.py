@@ -336,7 +336,7 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
             await client.add_account("carol", address(3, 0))
             with pytest.raises(ParameterError, match="account 'carol' has no keychain"):
                 await client.reveal_address("carol")
-            with pytest.raises(ParameterError, match=r"give pathlib\.Path"):
+            with pytest.raises(ParameterError, match=r"pass pathlib\.Path"):
                 await client.add_account("dora", str(path))
             assert [await client.reveal_address("bob") for _ in range(2)] == [address(2, 0), address(2, 1)]
             assert await client.reveal_address("alice") == address(1, 0)

@@ -114,7 +114,7 @@ def test_outputs_keep_their_index_and_outpoints_are_compared_as_bytes() -> None:
 
 def test_a_wrong_number_of_spent_outputs_is_refused() -> None:
     for scripts in ([], [None, None]):
-        with pytest.raises(FormatError, match=r"spent outputs at byte 0: \d spent outputs for 1 inputs"):
+        with pytest.raises(FormatError, match=r"spent outputs at byte 0: expected 1 spent outputs, not \d"):
             silent_candidate(spending(txin()), 0, scripts)
 
 

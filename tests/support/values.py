@@ -176,7 +176,7 @@ from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
 ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "CapacityError": (("full",), {"count": 100, "capacity": 100, "fp_rate": 0.01}),
     "FormatError": (("truncated",), {"offset": 5, "field": "outpoint"}),
-    "UndoError": (("does not match the record and the block before",), {"offset": 5, "field": "undo check"}),
+    "UndoError": (("does not match the record and the previous block",), {"offset": 5, "field": "undo check"}),
     "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
     "InexpressibleError": (("cannot find", ("51", "6a")), {}),
     "RefusedError": (("txn-mempool-conflict", "spent already"), {}),

@@ -43,7 +43,7 @@ def test_each_entry_belongs_to_one_account_or_to_none() -> None:
     watch.add_script(script(0, 0))
     watch.add_account("alice", address(1, 0), address(1, 1))
     watch.add_account("bob", chain("bob's", 2))
-    with pytest.raises(ParameterError, match=r"an account 'alice' with other sources: .* extend=True"):
+    with pytest.raises(ParameterError, match=r"already an account 'alice' with different sources: .* extend=True"):
         watch.add_account("alice", address(1, 2))
     watch.add_account("alice", address(1, 1), address(1, 0))  # the same sources
     watch.add_account("alice", address(1, 2), extend=True)

@@ -130,7 +130,7 @@ def test_entries_are_removed_from_a_compiled_list(tmp_path: Path) -> None:
 
 def test_another_network_is_refused(tmp_path: Path) -> None:
     path = compiled_file(random_list(1, REGTEST), tmp_path)
-    with pytest.raises(WatchFileError, match="a watch list of regtest, not of mainnet: choose its network"):
+    with pytest.raises(WatchFileError, match="a watch list for regtest, not for mainnet: choose its network"):
         WatchList.load(path)
 
 
@@ -239,7 +239,7 @@ def labelled(tmp_path: Path) -> tuple[Path, bytearray]:
         (1, 17, "=I", 0, "accounts at byte .*: the runs of entries are out of order"),
         (1, 21, "=I", 1, "accounts at byte .*: the runs of entries are out of order"),
         (2, 0, "=B", 0xFF, "network at byte .*: not a name in ASCII"),
-        (2, 0, "=B", 0x21, "not of mainnet: choose its network"),
+        (2, 0, "=B", 0x21, "not for mainnet: choose its network"),
     ],
 )
 def test_damaged_labels_accounts_and_names_are_refused(

@@ -192,8 +192,8 @@ BAD: list[tuple[Callable[[int], Any], str]] = [
     (lambda index: script_at(index) if index < 9 else None, "index 9 gives NoneType"),
     (lambda index: b"", "index 0 gives 0 bytes, expected a scriptPubKey of 1 to 4,000,000"),
     (lambda index: bytes(4_000_001), "index 0 gives 4,000,001 bytes"),
-    (lambda index: NOWHERE, "the same script for the indexes 0 and 1"),
-    (lambda index: script_at(index % 5), "the same script for the indexes 0 and 5"),
+    (lambda index: NOWHERE, "the indexes 0 and 1 have the same script"),
+    (lambda index: script_at(index % 5), "the indexes 0 and 5 have the same script"),
     (stateful(), "two different scripts for index 0"),
 ]
 

@@ -94,7 +94,9 @@ def silent_candidate(
     scripts = None if spent is None else [None if script is None else snapshot(script) for script in spent]
     tx = walk_tx(raw, at)
     if scripts is not None and len(scripts) != len(tx.inputs):
-        raise FormatError(f"{len(scripts)} spent outputs for {len(tx.inputs)} inputs", offset=at, field="spent outputs")
+        raise FormatError(
+            f"expected {len(tx.inputs)} spent outputs, not {len(scripts)}", offset=at, field="spent outputs"
+        )
     outputs = _taproot_outputs(raw, tx)
     if not outputs or not tx.inputs:
         return tx.end, None

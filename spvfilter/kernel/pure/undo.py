@@ -205,7 +205,7 @@ def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[lis
         raise UndoError(f"truncated: expected {HASH_SIZE} bytes, {len(record)} left", offset=0, field="undo check")
     undo = record[:size]
     if sha256d(raw[4:36] + undo) != record[size:]:
-        raise UndoError("does not match the record and the block before", offset=size, field="undo check")
+        raise UndoError("does not match the record and the previous block", offset=size, field="undo check")
     total, cursor = read_count(undo, 0, 1, "undo transaction count")
     if total != len(txs) - 1:
         raise UndoError(f"{total}, but the block has {len(txs) - 1}", offset=0, field="undo transaction count")

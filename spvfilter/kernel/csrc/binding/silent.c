@@ -152,7 +152,7 @@ static PyObject *silent_candidate(PyObject *self, PyObject *const *given, Py_ssi
     else
         status = spv_walk_tx(raw, size, at, &tx, &error);
     if (!status && scripts && (size_t)PyList_Size(scripts) != tx.inputs)
-        status = spv_refuse(&error, at, "spent outputs", "%zu spent outputs for %lu inputs", (size_t)PyList_Size(scripts), (unsigned long)tx.inputs);
+        status = spv_refuse(&error, at, "spent outputs", "expected %lu spent outputs, not %zu", (unsigned long)tx.inputs, (size_t)PyList_Size(scripts));
     if (status) {
         spv_raise(state, status, &error);
         goto done;

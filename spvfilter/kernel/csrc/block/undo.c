@@ -96,5 +96,5 @@ spv_status spv_refuse_record(const spv_record *record, spv_error *error) {
         return spv_refuse_undo(spv_refuse(error, 0, "undo record", "expected %zu bytes, got %zu", record->size, record->got));
     if (record->state == SPV_SHORT)
         return spv_refuse_undo(spv_refuse_bytes(record->size, 0, SPV_CHECK_SIZE, "undo check", error));
-    return spv_refuse_undo(spv_refuse(error, record->size, "undo check", "does not match the record and the block before"));
+    return spv_refuse_undo(spv_refuse(error, record->size, "undo check", "does not match the record and the previous block"));
 }
