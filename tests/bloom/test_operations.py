@@ -100,8 +100,8 @@ def test_equality_compares_shape_and_bits_only() -> None:
         ({"hash_funcs": 8}, "filters of different hash_funcs: 4 and 8"),
         ({"hashing": SipHash(SECRET)}, "filters of different family: FAST and SIPHASH"),
         ({"hashing": FastHash(1)}, "filters of different key"),
-        ({"encode": "utf-8"}, "the filters encode keys differently: BYTES and UTF8"),
-        ({"encode": bytes}, "the filters encode keys differently: BYTES and CALLABLE"),
+        ({"encode": "utf-8"}, "filters of different encoding: BYTES and UTF8"),
+        ({"encode": bytes}, "filters of different encoding: BYTES and CALLABLE"),
         ({"partitioned": True}, "filters of different partitioned: False and True"),
     ],
 )

@@ -212,7 +212,7 @@ def test_reading_pauses_while_five_million_bytes_wait() -> None:
     peer.receive_data(block[:2_500_000])
     assert not peer.wants_data
     # the property has changed
-    with pytest.raises(ParameterError, match=r"^5\d{6} received bytes are not taken"):  # type: ignore[unreachable]
+    with pytest.raises(ParameterError, match=r"^5\d{6} received bytes have not been taken"):  # type: ignore[unreachable]
         peer.receive_data(block[2_500_000:])
     assert len(list(peer.events())) == 1
     assert peer.wants_data

@@ -453,7 +453,7 @@ class RedisBloomFilter:
         async def exchange(layout: RedisLayout) -> RedisLayout:
             mine, theirs = layout.shape.encoding, new_shape.encoding
             if mine != theirs:
-                raise MismatchError(f"the filters encode keys differently: {mine.name} and {theirs.name}")
+                raise MismatchError(f"filters of different encoding: {mine.name} and {theirs.name}")
             new = RedisLayout(self.name, new_shape, layout.shard_size)
             mark = layout.mark if new.header != layout.header else b""
             last = min(new.shard_size, new.size) * 8 - 1

@@ -145,7 +145,7 @@ def patched(at: int, layout: str, value: object) -> Chunks:
         ([(1, b"")], "truncated: expected 20 bytes, got 0"),
         ([(1, GROWN[0][1][:-1])], "2 sub-filters take 126 bytes, not 125"),
         ([(1, GROWN[0][1] + b"x")], "2 sub-filters take 126 bytes, not 127"),
-        (patched(8, "<I", 0), "0 sub-filters, but only 1 to 64"),
+        (patched(8, "<I", 0), "0 sub-filters, but 1 to 64"),
         (patched(8, "<I", 65), "65 sub-filters"),
         (patched(8, "<I", 3), "3 sub-filters take"),
         (patched(12, "<I", 1), "options 0x1: only filters with 64-bit hashes"),
@@ -225,5 +225,5 @@ def test_arguments_that_redisbloom_does_not_have_are_refused() -> None:
         BloomFilter(100, 0.1, hash_funcs=3, hashing=RedisBloomHash()),
         BloomFilter(1_000, 0.01, hash_funcs=7, hashing=RedisBloomHash(), partitioned=True),
     ):
-        with pytest.raises(ParameterError, match="RedisBloom has no such filter"):
+        with pytest.raises(ParameterError, match="RedisBloom cannot load this filter"):
             write_redisbloom(foreign)

@@ -133,7 +133,7 @@ async def test_unsuitable_operands_are_refused(server: RedisServer, client: Redi
     ):
         with pytest.raises(MismatchError):
             await remote.union_update(local)
-    with pytest.raises(MismatchError, match="the filters encode keys differently: BYTES and UTF8"):
+    with pytest.raises(MismatchError, match="filters of different encoding: BYTES and UTF8"):
         await remote.replace(BloomFilter(**SHAPE, encode="utf-8"))
     assert await contents(client) == before
     with pytest.raises(MismatchError, match="1000 and 2000"):

@@ -323,7 +323,7 @@ def test_networks_are_those_of_the_keys_or_named(tmp_path: Path) -> None:
     assert len(load(tmp_path, file, SIGNET)) == 2_000
     message = refused(tmp_path, file, REGTEST)
     assert message == "a wallet for testnet3 or testnet4 or signet (Wasabi), not for regtest: choose its network"
-    assert "a wallet of mainnet (Coldcard), not of regtest" in refused(tmp_path, coldcard(), REGTEST)
+    assert "a wallet for mainnet (Coldcard), not for regtest" in refused(tmp_path, coldcard(), REGTEST)
     assert "an address of mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
 
 
@@ -409,7 +409,7 @@ FAULTS: dict[str, tuple[object, str]] = {
         {**caravan(), "extendedPublicKeys": [5]},
         "key 1 of a Caravan wallet is not an object",
     ),
-    "Caravan of another network": ({**caravan(), "network": "moon"}, "a Caravan wallet of an unknown network"),
+    "Caravan of another network": ({**caravan(), "network": "moon"}, "a Caravan wallet for an unknown network"),
     "Liana without descriptor": ({"accounts": [{"descriptor": 5}]}, "the field descriptor of account 1 of a Liana"),
     "Liana with another value": ({"accounts": [{"descriptor": "raw(51)"}, 5]}, "account 2 of a Liana backup is not"),
     "Liana with a private key": (
@@ -421,7 +421,7 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "without a descriptor after"),
     "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not text"),
     "Specter with a bad checksum": ({"descriptor": f"{SINGLE}/0/*)#qqqqqqqq"}, "checksum"),
-    "Electrum of unknown type": ({**electrum(), "wallet_type": "new", "addresses": {}}, "a type that cannot be read"),
+    "Electrum of unknown type": ({**electrum(), "wallet_type": "new", "addresses": {}}, "an unsupported type"),
     "Electrum without keystore": (without(electrum(), "keystore"), "without the field keystore"),
     "Electrum without key": ({**electrum(), "keystore": {"type": "bip32"}}, "lacks an extended public key"),
     "Electrum with a wrong key": ({**electrum(), "keystore": {"xpub": "abc"}}, "is not an extended public key"),
@@ -443,14 +443,14 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "without a single-key account"),
     "Coldcard without key": ({**coldcard(), "bip84": {}}, "the field xpub of bip84 is missing"),
     "Coldcard with another address": ({**coldcard(), "bip84": {"xpub": KEY, "first": ADDRESS}}, "the first address in"),
-    "Coldcard's signer": ({"xfp": "D34DB33F", "p2wsh_deriv": "m/48'", "p2wsh": ZPUB}, "the keys of one signer"),
+    "Coldcard's signer": ({"xfp": "D34DB33F", "p2wsh_deriv": "m/48'", "p2wsh": ZPUB}, "one signer's keys"),
     "Coldcard text with a wrong line": (coldcard_multisig() + "nonsense\n", "line 10 of a multisig wallet"),
     "Coldcard text with a wrong policy": (coldcard_multisig().replace("2 of 2", "3 of 2"), "expected Policy: M of N"),
     "Coldcard text with a key too few": (coldcard_multisig().replace("2 of 2", "2 of 3"), "but the file has 2"),
     "Coldcard text with a wrong format": (coldcard_multisig().replace("P2WSH", "P2TR"), "the format of a multisig"),
     "Coldcard text with a wrong key": (coldcard_multisig().replace(KEY, "abc"), "line 8: the key is not an extended"),
     "Wasabi without key": ({"ExtPubKey": 5}, "the field ExtPubKey of the wallet is not text"),
-    "Wasabi of another network": ({"ExtPubKey": KEY, "BlockchainState": {"Network": "X"}}, "of an unknown network"),
+    "Wasabi of another network": ({"ExtPubKey": KEY, "BlockchainState": {"Network": "X"}}, "for an unknown network"),
     "BSMS of another version": (
         bsms().replace("1.0", "2.0"),
         "unsupported version of a BSMS file (BIP-129), expected BSMS 1.0",
@@ -466,11 +466,11 @@ FAULTS: dict[str, tuple[object, str]] = {
     "policy with a path": ({**policy(), "keys_info": [KEY, f"{OTHER}/0/*"]}, "contains a bracket or a path"),
     "policy that is too long": (
         {"template": f"wsh(multi(1,{'@0/**,' * 2_000}@0/**))", "keys": [KEY]},
-        "more than 150,000 characters",
+        "longer than 150,000 characters",
     ),
     "labels without addresses": ('{"type":"tx","ref":"ab"}\n', "without addresses"),
     "labels with a wrong address": (labels().splitlines()[0].replace(ADDRESS, ADDRESS[:-1]), "checksum"),
-    "table with a header only": ("address,label\n", "with a header, but without rows"),
+    "table with a header only": ("address,label\n", "with a header but no rows"),
     "table with a row without address": (table() + "2,,m/0/2,x\n", "line 4 of the table has no address in column 2"),
     "table with two addresses": (f"from,to,address of\n{ADDRESS},{SECOND},x\n", "the columns 1 and 2 of the table"),
     "table without addresses": ("a,b,address\n1,2\n", "line 2 of the table has no address in column 3"),
