@@ -88,7 +88,7 @@ async def test_accounts_have_books_of_their_own_while_the_client_runs(mode: str,
                     await method(account="bob")
             with pytest.raises(UnknownAccountError):
                 client.events(account="bob")
-            with pytest.raises(ParameterError, match="part of account 'alice'"):
+            with pytest.raises(ParameterError, match="belongs to account 'alice'"):
                 await client.add_account("carol", address(1, 30))
         assert watch.accounts == ("alice", "robert")
         assert watch.account(watch.table.match_script(script(1, 60))) == "alice"
@@ -371,7 +371,7 @@ async def test_overlapping_keychains_give_no_address_twice(tmp_path: Path) -> No
             given += [await client.reveal_address("alice") for _ in range(2 * GAP_LIMIT + 3)]
             given += [await client.reveal_address("bob") for _ in range(5)]
             assert len(set(given)) == len(given)
-            with pytest.raises(ParameterError, match="part of account"):
+            with pytest.raises(ParameterError, match="belongs to account"):
                 await client.add_account("carol", Keychain("again", lambda index: (script(1, index + 1),)))
 
 

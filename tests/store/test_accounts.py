@@ -94,7 +94,7 @@ def test_name_in_use_and_unknown_name_change_nothing(tmp_path: Path) -> None:
     accounts_of(path)
     with Store.open(path, REGTEST) as store:
         store.attach(WatchList(REGTEST))
-        with pytest.raises(ParameterError, match="there is an account 'alice' already"):
+        with pytest.raises(ParameterError, match="there is already an account 'alice'"):
             store.commit(Batch(accounts=[AccountChange("bob", "alice")]))
         with pytest.raises(UnknownAccountError, match="'carol'"):
             store.commit(Batch(accounts=[AccountChange("carol", "x")]))

@@ -109,7 +109,7 @@ def test_sources_of_another_account_are_refused() -> None:
     watch.add_account("alice", address(1, 0), chain("a", 3))
     before = watch.copy()
     for sources in ([address(1, 0)], [address(5, 0), address(1, 0)], [chain("a", 3)], [chain("other name", 3)]):
-        with pytest.raises(ParameterError, match="part of account 'alice'"):
+        with pytest.raises(ParameterError, match="belongs to account 'alice'"):
             watch.add_account("bob", *sources)
     with pytest.raises(ParameterError, match="has a different descriptor"):
         watch.add_account("alice", chain("b", 4))
@@ -131,7 +131,7 @@ def test_private_key_is_no_name_and_is_not_quoted(name: str) -> None:
     watch = WatchList(REGTEST)
     watch.add_account("alice", address(1, 0))
     for change in (partial(watch.add_account, name, address(1, 1)), partial(watch.rename_account, "alice", name)):
-        with pytest.raises(ParameterError, match="name of an account has") as caught:
+        with pytest.raises(ParameterError, match="name of an account contains") as caught:
             change()
         assert name[:20] not in str(caught.value)
     assert watch.accounts == ("alice",)
@@ -164,7 +164,7 @@ def test_accounts_are_renamed_and_keep_their_entries() -> None:
     watch.rename_account("robert", "robert")
     assert watch.accounts == ("alice", "robert")
     assert owner_of(watch, script(2, 0)) == owner_of(watch, script(1, 1)) == "robert"
-    with pytest.raises(ParameterError, match="there is an account 'alice' already"):
+    with pytest.raises(ParameterError, match="there is already an account 'alice'"):
         watch.rename_account("robert", "alice")
     with pytest.raises(UnknownAccountError, match="no account 'bob'"):
         watch.rename_account("bob", "x")
@@ -234,7 +234,7 @@ def test_section_of_a_text_file_adopts_and_refuses_lines(tmp_path: Path) -> None
     watch = WatchList.load(path, REGTEST)
     assert [owner_of(watch, script(1, index)) for index in range(3)] == ["bob", "bob", None]
     path.write_text(f"account:a\n{address(1, 0)}\naccount:b\n{address(1, 0)}\naccount:\x07\n", encoding="utf-8")
-    with pytest.raises(WatchFileError, match=r"line 4: .*part of account 'a'.*line 5: the name of an account"):
+    with pytest.raises(WatchFileError, match=r"line 4: .*belongs to account 'a'.*line 5: the name of an account"):
         WatchList.load(path, REGTEST)
 
 
@@ -251,6 +251,6 @@ def test_descriptor_in_another_spelling_is_the_same() -> None:
     )
     for sources in spellings:
         watch.add_account("bob", *sources, lookahead=GAP_LIMIT)
-        with pytest.raises(ParameterError, match="part of account 'bob'"):
+        with pytest.raises(ParameterError, match="belongs to account 'bob'"):
             watch.add_account("carol", *sources, lookahead=GAP_LIMIT)
     assert watch == before

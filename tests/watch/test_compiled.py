@@ -238,7 +238,7 @@ def labelled(tmp_path: Path) -> tuple[Path, bytearray]:
         (1, 17, "=I", 1 << 31, "accounts at byte .*: the runs of entries are out of order"),
         (1, 17, "=I", 0, "accounts at byte .*: the runs of entries are out of order"),
         (1, 21, "=I", 1, "accounts at byte .*: the runs of entries are out of order"),
-        (2, 0, "=B", 0xFF, "network at byte .*: not a name in ASCII"),
+        (2, 0, "=B", 0xFF, "network at byte .*: not an ASCII name"),
         (2, 0, "=B", 0x21, "not for mainnet: choose its network"),
     ],
 )

@@ -485,7 +485,7 @@ CAUSES = [
     (f"wpkh({XPUB[:-1]}k/0/*)", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB[:-9]}/0/*)", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB[:-1]}0/0/*)", "not base58"),
-    (f"wpkh({XPUB * 3}/0/*)", "expected 111"),
+    (f"wpkh({XPUB * 3}/0/*)", "must be 111 characters long"),
     (f"wpkh({ZPUB}/0/*)", f"write the key as {ZPUB_AS_XPUB}"),
     (f"wsh(musig({XPUB},{XPUB}))", "BIP-390 allows it only as a key of tr() and rawtr()"),
     (f"wpkh({KEY[:-2]})", "x-only key of 64 hex digits"),
@@ -554,7 +554,7 @@ CAUSES = [
     (f"tr({KEY},sortedmulti(1,{KEY}))", "sortedmulti() in a leaf of tr(): write sortedmulti_a()"),
     (f"wsh(and_v(v:sortedmulti(1,{KEY}),1))", "sortedmulti() within another script"),
     (f"wsh(multi_a(1,{KEY}))", "multi_a() in wsh(): write multi()"),
-    (f"wsh(multi(0,{KEY}))", "character 11: multi() needs 0 signatures"),
+    (f"wsh(multi(0,{KEY}))", "character 11: multi() must need at least 1 signature"),
     (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() needs 3 signatures, but has only 2 keys"),
     (f"wsh(multi({KEY}))", "expected multi(NUMBER,KEY,…)"),
     (f"wsh(thresh(3,pk({KEY})))", "thresh() needs 3 of 1 scripts"),
@@ -565,7 +565,7 @@ CAUSES = [
     ("wsh(sha256(00))", "expected sha256(HASH) with 64 hex digits"),
     (f"wsh(pk({KEY})x)", "text after a closing bracket"),
     (f"pkh({KEY}))", "outside all brackets"),
-    (f"pkh({KEY}}}", "closes another kind of bracket"),
+    (f"pkh({KEY}}}", "closes a different kind of bracket"),
     (f"wsh((pk({KEY})))", "'(' without the name of a function before it"),
     (f"pkh({XPUB}/<{';'.join(map(str, range(15_000)))}>/*)", "a multipath of 15,000 numbers"),
     # the right checksum
@@ -623,7 +623,7 @@ def test_keys_of_another_network_are_refused_by_its_name(network: Network) -> No
         mine, foreign = (own, other) if is_main else (other, own)
         wrap = "wpkh({}/0/*)" if mine[0] in "xt" else "{}"
         assert parse_descriptor(wrap.format(mine), network)
-        with pytest.raises(WrongNetworkError, match=f"not of {network}") as caught:
+        with pytest.raises(WrongNetworkError, match=f"not for {network}") as caught:
             parse_descriptor(wrap.format(foreign), network)
         assert (network.name in caught.value.networks, "mainnet" in caught.value.networks) == (False, not is_main)
     if not is_main:

@@ -328,7 +328,7 @@ def test_an_account_has_silent_payments() -> None:
     raw, spent = payment([WALLET.address()])
     (match,) = watch.match_tx(raw, spent=spent)
     assert (match.account, match.label) == ("gifts", "gift")
-    with pytest.raises(ParameterError, match="part of account 'gifts'"):
+    with pytest.raises(ParameterError, match="belongs to account 'gifts'"):
         watch.add_account("other", WALLET.descriptor)
     watch.rename_account("gifts", "presents")
     assert watch.match_tx(raw)[0].account == "presents"
