@@ -129,7 +129,7 @@ SPSPEND = encoded("spspend", WALLET.scan_key + WALLET.spend_key)
         (f"sp({WALLET.scan_pubkey.hex()},{SPEND})", "needs the private scan key"),
         (f"sp({WALLET.scan_text},{WALLET.scan_text})", "must be the only argument of sp()"),
         (f"sp({wif(WALLET.scan_key)},{WALLET.scan_text})", "must be the only argument of sp()"),
-        (f"sp({wif(WALLET.scan_key, suffix=b'')},{SPEND})", "uncompressed private key"),
+        (f"sp({wif(WALLET.scan_key, suffix=b'')},{SPEND})", "the private key is uncompressed"),
         (f"sp({wif(WALLET.scan_key)},{wif(WALLET.spend_key)})", "a private spend key, which was not kept"),
         (f"sp({wif(WALLET.scan_key)},[deadbeef]{wif(WALLET.spend_key)})", "a private spend key"),
         (f"sp({wif(WALLET.scan_key)},{XPRV})", "a private spend key"),
@@ -144,7 +144,10 @@ SPSPEND = encoded("spspend", WALLET.scan_key + WALLET.spend_key)
         (f"sp({wif(WALLET.scan_key)}/0,{SPEND})", "a path after a WIF"),
         (f"sp({wif(WALLET.scan_key)[:-1]}1,{SPEND})", "expected the private scan key"),
         (f"sp({WALLET.scan_text[:-1]}{'q' if WALLET.scan_text[-1] != 'q' else 'p'})", "was mistyped or is incomplete"),
-        (f"sp({encoded('spscan', WALLET.scan_key + WALLET.spend_pubkey, 1)})", "of version 1, expected version 0"),
+        (
+            f"sp({encoded('spscan', WALLET.scan_key + WALLET.spend_pubkey, 1)})",
+            "must have version 0 (q after the 1), not 1",
+        ),
         (
             f"sp({encoded('spscan', WALLET.scan_key + WALLET.spend_pubkey + b'x')})",
             "does not contain a 32-byte scan key",
