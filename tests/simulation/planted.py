@@ -582,6 +582,11 @@ def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
     return [(Broadcaster, "_is_announceable", is_announceable)]
 
 
+@bug(Mode.COMPACT, "DropsAsCore", "DropsAsCore", kinds=("user",), seed=5)
+def a_rejection_by_one_peer_is_enough() -> list[Change]:
+    return [(Broadcaster, "_may_accept", _no)]
+
+
 # Twins: the layers of foreign and own transactions
 
 

@@ -9,7 +9,7 @@ from simulation.behaviours.busy import BUSY
 from simulation.behaviours.erratic import ERRATIC
 from simulation.behaviours.faulty import Honest, Late
 from simulation.behaviours.garbled import GARBLERS
-from simulation.behaviours.relay import RELAYS
+from simulation.behaviours.relay import RELAYS, ROUNDS
 from simulation.behaviours.schemes import SCHEMES
 
 __all__ = [
@@ -53,6 +53,6 @@ def named(name: str) -> type[Behaviour]:
     """The behaviour with a name."""
     return next(
         kind
-        for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC, *BUSY)
+        for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC, *BUSY, *ROUNDS)
         if kind.__name__ == name
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from spvfilter.errors import RefusedError
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.transaction import Transaction
-from spvfilter.wire.messages.table import Reject
+from spvfilter.wire.events import Settings
+from spvfilter.wire.messages.table import InvItem, InvType, Reject
 from spvfilter.wire.session import Session
 
 if TYPE_CHECKING:
@@ -62,6 +64,23 @@ class Drops(Taker):
     """Drops every transaction silently."""
 
 
+class DropsAsCore(Drops):
+    """A Bitcoin Core node that drops every transaction, and announces others in rounds: each shows what it lacks."""
+
+    def settings(self, view: Regtest) -> Settings:
+        return replace(super().settings(view), user_agent=b"/Satoshi:29.0.0/")
+
+    def begin(self, node: Node) -> None:
+        self.world.timeline.after(self.rng.expovariate(1 / 5), partial(self._round, node))
+
+    def _round(self, node: Node) -> None:
+        for end in node.ends:
+            if end.is_open and end.session.ready is not None:
+                end.responder.send_inv([InvItem(InvType.WTX, self.rng.randbytes(32))])
+                end.work()
+        self.begin(node)
+
+
 class RelaysLate(Taker):
     """Relays a transaction after minutes."""
 
@@ -107,3 +126,5 @@ def _announce(end: NodeEnd, tx: Transaction) -> None:
 
 
 RELAYS: list[type[Behaviour]] = [Rejects, Drops, RelaysLate, NeverEchoes, FalseEcho]
+ROUNDS: list[type[Behaviour]] = [DropsAsCore]
+"""Behaviours that no life draws: a plan names them."""
