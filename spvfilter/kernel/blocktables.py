@@ -140,6 +140,7 @@ ITEMS: dict[str, Layout] = {
     "address": Layout.TEXT,
     "type": Layout.TEXT,
     "is_match": Layout.BITS,
+    "entry": Layout.INT32,
     "is_coinbase": Layout.BITS,
     "fee": Layout.INT64,
     "size": Layout.INT32,
@@ -147,7 +148,7 @@ ITEMS: dict[str, Layout] = {
     "weight": Layout.INT32,
 }
 """The layout of each column of the table `items`: a row for each input and output. The source of an input is the output
-that it spends, and an output is its own source."""
+that it spends, and an output is its own source. The entry is that of the hit in the row, the lowest one of several."""
 
 TABLES: dict[str, dict[str, Layout]] = BLOCK_TABLES | {"items": ITEMS}
 """The layout of each column that the kernel makes, by the name of its table."""

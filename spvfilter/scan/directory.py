@@ -177,7 +177,7 @@ class PartScan:
         """
         if not self.has_transactions or not self._rows:
             raise ParameterError("no transactions: make the scan with transactions=True, and run it first")
-        return map(row_of, read_rows(self._rows))
+        return map(row_of, read_rows(self._rows, self._watch))
 
     def write_transactions(self, path: Path, is_stopped: Callable[[], bool] = lambda: False, jobs: int = 1) -> None:
         """Write the rows of `transactions` into a file. Its suffix chooses the format: .csv, .jsonl or .parquet.
@@ -187,7 +187,7 @@ class PartScan:
         Raises OSError if a file cannot be read or written, SourceError if it is damaged, and ParameterError for Parquet
         without pyarrow.
         """
-        write_transactions(path, until(self._rows, is_stopped), self.parquet_form, jobs)
+        write_transactions(path, until(self._rows, is_stopped), self._watch, self.parquet_form, jobs)
 
     def remove_parts(self) -> None:
         """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.

@@ -1,6 +1,7 @@
 """Whole transactions of a scan: every input and output of each matched transaction, with fee and sizes.
 
-The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, instead of hits:
+The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, instead of hits. The
+entry of each match is among them. Its label and its account are written later, as the watch list then has them:
 
 | bytes | field, little endian |
 |---|---|
@@ -18,24 +19,27 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spvfilter._public import public
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable, column_lines
-from spvfilter.kernel.blocktables import HEX, ITEMS, ColumnBuffers, Layout
+from spvfilter.kernel.blocktables import HEX, ColumnBuffers, Layout
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
 from spvfilter.scan.exporttables import array_of, pyarrow
-from spvfilter.scan.merge import CSV, JSON_LINES, in_threads
+from spvfilter.scan.merge import ACCOUNT, CSV, JSON_LINES, in_threads
 from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, parquet_writer
 from spvfilter.scan.partcolumns import Columns, LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, scan_part
+from spvfilter.watch.watchlist import WatchList
+
+_Item = TypeVar("_Item")
 
 _SOURCES = {
     "kind": "kind",
@@ -58,10 +62,9 @@ _SOURCES = {
     "weight": "weight",
 }
 """The kernel's name of each column, without its table."""
-ROW_COLUMNS = tuple(_SOURCES)
-"""The columns of a file of transactions."""
-_NAMES = [f"items.{name}" for name in _SOURCES.values()]
-_LAYOUTS = [ITEMS[name] for name in _SOURCES.values()]
+_NAMES = [f"items.{name}" for name in (*_SOURCES.values(), "entry")]
+_OWNERS_AT = list(_SOURCES).index("address") + 1  # place of the label, and of the account after it
+_TEXT = "items.address"  # a column of the kernel with the layout of labels and accounts
 _NONE = 0xFFFFFFFF  # in place of the size of a buffer
 _U32, _SIZES = struct.Struct("<I"), struct.Struct("<III")
 
@@ -107,6 +110,10 @@ class TransactionRow:
     """Size of the transaction in virtual bytes."""
     weight: int
     """Weight of the transaction in weight units."""
+    label: str | None = None
+    """Label of the entry that matches; None if it has none, and for other inputs and outputs."""
+    account: str | None = None
+    """Account of the entry that matches; None if it has none, and for other inputs and outputs."""
 
     @property
     def block_hash_hex(self) -> str:
@@ -154,7 +161,7 @@ class TransactionsTask(PartTask):
 
 def transactions_key(task: PartTask) -> bytes:
     """Return the key of the task that finds the matched transactions of another task's part."""
-    return sha256(b"spvfilter transactions 3\0" + task.key).digest()
+    return sha256(b"spvfilter transactions 4\0" + task.key).digest()
 
 
 def _packed(columns: Columns) -> bytes:
@@ -196,14 +203,74 @@ def _batches(paths: Iterable[Path]) -> Iterator[Columns]:
                 raise SourceError(f"{path}: damaged: delete it and scan again") from None
 
 
-def _lines(form: int, columns: Columns) -> bytes:
-    """Return rows as lines of CSV or JSON."""
-    return column_lines(form, ROW_COLUMNS, _LAYOUTS, columns)
+_FLAGS = [bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256)]  # the bits of each byte, lowest first
+_DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
-def read_rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+class _Texts(dict[int, bytes]):
+    """Texts of entries in UTF-8; empty for an entry without a text. Without `text_of`, no entry has one."""
+
+    def __init__(self, text_of: Callable[[int], str | None] | None) -> None:
+        super().__init__()
+        self._text_of = text_of
+
+    def __missing__(self, entry: int) -> bytes:
+        text = None if self._text_of is None else self._text_of(entry)
+        self[entry] = encoded = (text or "").encode()
+        return encoded
+
+    def column(self, entries: ColumnBuffers) -> ColumnBuffers:
+        """Return a column with the texts of the entries; null for a row without an entry or a text."""
+        if self._text_of is None:
+            return ColumnBuffers(entries.length, bytes((entries.length + 7) // 8), bytes(4 * (entries.length + 1)), b"")
+        numbers = array("i", entries.data)
+        cells = [self[entry] for entry in numbers]
+        if entries.validity is not None:
+            flags = b"".join(map(_FLAGS.__getitem__, entries.validity))
+            cells = [cell if flag else b"" for cell, flag in zip(cells, flags, strict=False)]
+        digits = bytes(map(bool, cells)).translate(_DIGITS)[::-1]
+        validity = int(digits or b"0", 2).to_bytes((len(cells) + 7) // 8, "little")
+        offsets = array("i", accumulate(map(len, cells), initial=0))
+        return ColumnBuffers(len(cells), validity, offsets.tobytes(), b"".join(cells))
+
+
+class RowForm:
+    """The columns of a file of transactions: those of the kernel, the label, and the account if the list has any.
+
+    Args:
+        watch: The watch list of the scan.
+    """
+
+    def __init__(self, watch: WatchList) -> None:
+        self._owners = {"label": _Texts(watch.label if watch.has_labels else None)}
+        if watch.accounts:
+            self._owners[ACCOUNT] = _Texts(watch.account)
+        self.names: list[str] = self._with_owners(list(_SOURCES), list(self._owners))
+        """Names of the columns in the file."""
+        kernel_names = self._with_owners(_NAMES[:-1], [_TEXT] * len(self._owners))
+        self.kernel_names: list[str] = kernel_names
+        """For each column, the name of a column of the kernel that has its layout."""
+        self.layouts: list[Layout] = list(map(layout_of, kernel_names))
+        """The layout of each column."""
+
+    def columns(self, found: Columns) -> Columns:
+        """Return the columns of the file for those of a part file."""
+        *columns, entries = found
+        return self._with_owners(columns, [texts.column(entries) for texts in self._owners.values()])
+
+    def lines(self, form: int, found: Columns) -> bytes:
+        """Return the rows of a part file's columns as lines of CSV or JSON."""
+        return column_lines(form, self.names, self.layouts, self.columns(found))
+
+    def _with_owners(self, items: list[_Item], owners: list[_Item]) -> list[_Item]:
+        """Return the items of the columns in the order of the file: those of the kernel, and those of the owners."""
+        return [*items[:_OWNERS_AT], *owners, *items[_OWNERS_AT:]]
+
+
+def read_rows(paths: Iterable[Path], watch: WatchList) -> Iterator[dict[str, Any]]:
     """Yield the rows in the part files of transactions. Raises OSError; SourceError for a damaged file."""
-    several = (_lines(JSON_LINES, columns) for columns in _batches(paths))
+    form = RowForm(watch)
+    several = (form.lines(JSON_LINES, columns) for columns in _batches(paths))
     return (json.loads(line) for lines in several for line in lines.splitlines())
 
 
@@ -214,44 +281,50 @@ def row_of(found: dict[str, Any]) -> TransactionRow:
     return TransactionRow(**found | hashes | {"script_pubkey": None if script is None else bytes.fromhex(script)})
 
 
-def write_transactions(path: Path, paths: Iterable[Path], form: ParquetForm, jobs: int = 1) -> None:
+def write_transactions(
+    path: Path, paths: Iterable[Path], watch: WatchList, parquet_form: ParquetForm, jobs: int = 1
+) -> None:
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
     Some threads make the rows, and one thread writes them. Raises OSError; SourceError for a damaged file;
     ParameterError for Parquet without pyarrow.
     """
+    form = RowForm(watch)
     if path.suffix == ".parquet":
-        _write_parquet(path, paths, form, jobs)
+        _write_parquet(path, paths, form, parquet_form, jobs)
         return
     lines = CSV if path.suffix == ".csv" else JSON_LINES
     with replacing(path, SHARED) as file:
         if lines == CSV:
-            file.write(",".join(ROW_COLUMNS).encode() + b"\n")
-        file.writelines(in_threads(lambda columns: _lines(lines, columns), _batches(paths), jobs))
+            file.write(",".join(form.names).encode() + b"\n")
+        file.writelines(in_threads(lambda columns: form.lines(lines, columns), _batches(paths), jobs))
 
 
-def _write_parquet(path: Path, paths: Iterable[Path], form: ParquetForm, jobs: int) -> None:
+def _write_parquet(path: Path, paths: Iterable[Path], form: RowForm, parquet_form: ParquetForm, jobs: int) -> None:
     """Write rows as Parquet, in row groups of `ROWS`. Raises OSError; ParameterError without pyarrow."""
     pa = pyarrow()
-    schema = binary_schema(pa, _schema(pa)) if form.is_binary else _schema(pa)
-    groups = _groups(pa, in_threads(lambda columns: _table(pa, columns, schema), _batches(paths), jobs))
+    schema = binary_schema(pa, _schema(pa, form)) if parquet_form.is_binary else _schema(pa, form)
+    groups = _groups(pa, in_threads(lambda columns: _table(pa, columns, form, schema), _batches(paths), jobs))
     first = next(groups, schema.empty_table())
-    with replacing(path, SHARED) as file, parquet_writer(pa, file, schema, form, first.num_rows) as write:
+    with replacing(path, SHARED) as file, parquet_writer(pa, file, schema, parquet_form, first.num_rows) as write:
         for group in chain((first,), groups):
             write(group)
 
 
-def _schema(pa: Any) -> Any:  # Any: pyarrow has no types
+def _schema(pa: Any, form: RowForm) -> Any:  # Any: pyarrow has no types
     """Return the columns and types of Parquet, with hashes as text."""
     of_layout = {Layout.INT32: pa.int64(), Layout.INT64: pa.int64(), Layout.BITS: pa.bool_()}
-    types = {name: of_layout.get(layout, pa.string()) for name, layout in zip(ROW_COLUMNS, _LAYOUTS, strict=True)}
+    types = {name: of_layout.get(layout, pa.string()) for name, layout in zip(form.names, form.layouts, strict=True)}
     return pa.schema(list((types | {"height": pa.int32(), "time": pa.timestamp("ms", tz="UTC")}).items()))
 
 
-def _table(pa: Any, columns: Columns, schema: Any) -> Any:
+def _table(pa: Any, columns: Columns, form: RowForm, schema: Any) -> Any:
     """Return rows as an Arrow table."""
-    arrays = [_array(pa, name, column, kind) for name, column, kind in zip(_NAMES, columns, schema.types, strict=True)]
-    return pa.Table.from_arrays(arrays, names=ROW_COLUMNS).cast(schema)
+    arrays = [
+        _array(pa, name, column, kind)
+        for name, column, kind in zip(form.kernel_names, form.columns(columns), schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, names=form.names).cast(schema)
 
 
 def _array(pa: Any, name: str, column: ColumnBuffers, kind: Any) -> Any:

@@ -103,7 +103,8 @@ def hits_in(raw: bytes, rng: random.Random) -> bytes:
     txids = [joined[at : at + 32] for at in range(0, len(joined), 32)]
     for position, tx in enumerate(txs):
         for spend, items in ((True, len(tx.inputs) if position else 0), (False, len(tx.outputs))):
-            hits += [hit_of(spend, position, txids[position], n) for n in range(items) for _ in range(rng.randrange(3))]
+            for n in range(items):
+                hits += [hit_of(spend, position, txids[position], n, rng.randrange(9)) for _ in range(rng.randrange(3))]
     rng.shuffle(hits)
     hits = hits[: rng.randrange(len(hits) + 1)]
     if rng.random() < 0.5:
@@ -114,8 +115,8 @@ def hits_in(raw: bytes, rng: random.Random) -> bytes:
     return pack_hits(hits)
 
 
-def hit_of(spend: bool, position: int, txid: bytes, n: int) -> Hit:
-    return Hit(spend, position, txid, n, build.outpoint(txid, n), NO_VALUE, None, 0, NO_VALUE)
+def hit_of(spend: bool, position: int, txid: bytes, n: int, entry: int = 0) -> Hit:
+    return Hit(spend, position, txid, n, build.outpoint(txid, n), NO_VALUE, None, entry, NO_VALUE)
 
 
 @pytest.mark.parametrize("seed", range(effort(3, 10, 100)))
@@ -123,7 +124,7 @@ def test_only_transactions_with_hits_have_rows(seed: int) -> None:
     rng = random.Random(seed)
     _, blocks, records = ledger_chain(seed)
     names = ["transactions.hash", "inputs.transaction_hash", "outputs.transaction_hash", "blocks.hash"]
-    items = ["items.kind", "items.transaction_hash", "items.index", "items.is_match"]
+    items = ["items.kind", "items.transaction_hash", "items.index", "items.is_match", "items.entry"]
     for raw, record in zip(blocks, records, strict=True):
         packed = b""
         while not packed:
@@ -147,7 +148,13 @@ def test_only_transactions_with_hits_have_rows(seed: int) -> None:
         assert {row[:3] for row in rows if row[3]} == {
             ("input" if hit.spend else "output", hit.txid[::-1], hit.n) for hit in hits
         }
+        entries: dict[tuple[str, bytes, int], int] = {}
+        for hit in hits:
+            item = "input" if hit.spend else "output", hit.txid[::-1], hit.n
+            entries[item] = min(entries.get(item, hit.entry), hit.entry)
+        assert all(row[4] == entries.get(row[:3]) for row in rows)
         assert not any(every["items.is_match"])
+        assert set(every["items.entry"]) == {None}
 
 
 def test_an_item_has_the_facts_of_its_input_or_output() -> None:

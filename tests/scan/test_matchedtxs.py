@@ -96,6 +96,8 @@ def as_dict(row: TransactionRow) -> dict[str, Any]:
     for name in ("block_hash", "txid", "outpoint_txid"):
         found[name] = hash_to_hex(found[name])
         assert getattr(row, f"{name}_hex") == found[name]
+    if row.account is None:
+        del found["account"]
     return found | {"script_pubkey": None if row.script_pubkey is None else row.script_pubkey.hex()}
 
 
@@ -120,18 +122,57 @@ async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
         expected = expected_rows(blocks, spent, matches, undo=undo)
         assert sum(row["is_match"] for row in expected) == len(matches)
         found = [json.loads(line) for line in path.with_stem("transactions").read_text().splitlines()]
+        labels = {(match["txid"], match["kind"], match["index"]): match["label"] for match in matches}
         assert [{name: row[name] for name in row if name != "type"} for row in found] == [
-            {name: row[name] for name in found[0] if name != "type"} for row in expected
+            {name: row[name] for name in found[0] if name not in ("label", "type")}
+            | {"label": labels.get((row["txid"], row["kind"], row["index"]))}
+            for row in expected
         ]
         assert [as_dict(row) for row in scan.transactions()] == found
         assert {row["type"] is None for row in found if row["kind"] == "input"} == {not undo}
 
 
+@pytest.mark.parametrize("undo", [True, False])
+async def test_a_match_has_the_label_and_account_of_its_entry(tmp_path: Path, undo: bool) -> None:
+    chain_in(tmp_path / "data", undo=undo)
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
+    watch = with_accounts()
+    for name, engine in (("one", Threads()), ("two", Processes(2)), ("three", Elsewhere())):
+        scan = PartScan(tmp_path / name, plan, watch, transactions=True)
+        path = await scan_parts(scan, "jsonl", engine)
+        await engine.aclose()
+        matches = [json.loads(line) for line in path.read_text().splitlines()]
+        found = [json.loads(line) for line in path.with_stem("transactions").read_text().splitlines()]
+        assert list(found[0])[10:13] == list(matches[0])[10:13] == ["address", "label", "account"]
+        of_match = {(row["txid"], row["kind"], row["index"]): (row["label"], row["account"]) for row in matches}
+        assert {account for _, account in of_match.values()} == {None, *watch.accounts}
+        assert all(
+            (row["label"], row["account"]) == of_match.get((row["txid"], row["kind"], row["index"]), (None, None))
+            for row in found
+        )
+        assert [row.account for row in scan.transactions()] == [row["account"] for row in found]
+
+
+def with_accounts() -> WatchList:
+    """The scripts of the list of `chain_in`. Two accounts have two thirds of them, and some have no label."""
+    watch = WatchList(REGTEST)
+    for number, script in enumerate(ledger_chain(5)[0].interest.scripts):
+        label = None if number % 2 else f"script {number}"
+        if not number % 3:
+            watch.add_script(script, label)
+            continue
+        with watch.within_account('one, "first"' if number % 3 == 1 else "два"):
+            watch.add_script(script, label)
+    return watch
+
+
 @pytest.mark.columns
-async def test_every_format_has_the_same_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_accounts", [True, False])
+async def test_every_format_has_the_same_rows(tmp_path: Path, has_accounts: bool) -> None:
     import pyarrow.parquet as pq
 
     watch, _, _ = chain_in(tmp_path / "data", undo=True)
+    watch = with_accounts() if has_accounts else watch
     plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
     for form in ("csv", "jsonl", "parquet"):
         await scan_parts(PartScan(tmp_path / "out", plan, watch, transactions=True), form)

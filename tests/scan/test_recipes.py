@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from spvfilter.cli import main
-from spvfilter.scan.matchedtxs import ROW_COLUMNS
 from support.build import block_hash
 from support.chains import record as block_record
 from support.undo import Ledger, framed, ledger_chain, records_of
@@ -175,10 +174,9 @@ def test_the_recipes_of_whole_transactions_agree_with_the_rows(tmp_path: Path, m
     assert main(["scan", ".", "--watch", "list", *options]) == 0
     (queries,) = re.findall(r"```text\n(--[^`]*)```", (_HOWTO / "export.md").read_text())
     together, paid = queries.split("\n\n")
-    rows = [
-        dict(zip(ROW_COLUMNS, row, strict=True))
-        for row in duckdb.execute("FROM 'found/transactions.parquet'").fetchall()
-    ]
+    found = duckdb.execute("FROM 'found/transactions.parquet'")
+    names = [name for name, *_ in found.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
     own = {row["txid"] for row in rows if row["kind"] == "input" and row["is_match"]}
     spent = {row["address"] for row in rows if row["kind"] == "input" and row["txid"] in own}
     assert len(spent) > 3

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spvfilter.errors import FormatError, ParameterError
@@ -75,8 +75,8 @@ class _Tx:
     index: int
     coins: list[tuple[PackedCoin, int]] | None
     paid: int
-    matches: frozenset[tuple[bool, int]]
-    """The hits in the transaction: True for an input, and the number of the input or output."""
+    entries: Mapping[tuple[bool, int], int]
+    """The hits in the transaction: True for an input and the number of the input or output, and the lowest entry."""
 
     def hash(self) -> bytes:
         return _displayed(txid(self.block.raw, self.span))
@@ -220,6 +220,9 @@ class _Item:
     def is_input(self) -> bool:
         return isinstance(self.of, _Input)
 
+    def entry(self) -> int | None:
+        return self.of.tx.entries.get((self.is_input, self.of.index))
+
     def source_hash(self) -> bytes:
         return self.of.tx.block.hash_at(self.of.place[0]) if isinstance(self.of, _Input) else self.of.tx.hash()
 
@@ -324,7 +327,8 @@ _OF_ITEM: dict[str, Callable[[_Item], Value]] = {
     "script": lambda item: item.script(),
     "address": lambda item: item.address(),
     "type": lambda item: item.type(),
-    "is_match": lambda item: (item.is_input, item.of.index) in item.of.tx.matches,
+    "is_match": lambda item: item.entry() is not None,
+    "entry": lambda item: item.entry(),
     "is_coinbase": lambda item: item.of.tx.index == 0,
     "fee": lambda item: item.of.tx.fee(),
     "size": lambda item: item.of.tx.size(),
@@ -476,7 +480,7 @@ def _add_block(
     for index, span in enumerate(txs):
         if matches is not None and index not in matches:
             continue
-        of_tx = frozenset() if matches is None else frozenset(matches[index])
+        of_tx = {} if matches is None else matches[index]
         tx = _Tx(block, span, index, coins[index] if coins and index else None, paid[index], of_tx)
         _add_tx(tx, by_table)
 
@@ -504,19 +508,20 @@ def _add_tx(tx: _Tx, by_table: dict[str, list[ColumnRows]]) -> None:
             column.add(_OF_ITEM[column.name](_Item(output)))
 
 
-def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, set[tuple[bool, int]]]:
-    """Return the inputs and outputs with hits by the number of their transaction.
+def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, dict[tuple[bool, int], int]]:
+    """Return the inputs and outputs with hits by the number of their transaction, and the lowest entry of each.
 
     Raises FormatError if the hits are malformed, or those of another block.
     """
-    found: dict[int, set[tuple[bool, int]]] = {}
+    found: dict[int, dict[tuple[bool, int], int]] = {}
     several = list(hits_in(packed))
     for hit in several:
         if hit.position < len(txs):
             span = txs[hit.position]
             items = (len(span.inputs) if hit.position else 0) if hit.spend else len(span.outputs)
             if hit.n < items:
-                found.setdefault(hit.position, set()).add((hit.spend, hit.n))
+                of_tx, item = found.setdefault(hit.position, {}), (hit.spend, hit.n)
+                of_tx[item] = min(of_tx.get(item, hit.entry), hit.entry)
                 continue
         raise FormatError("a hit in another block", offset=0, field="hits")
     txids = {position: txid(raw, txs[position]) for position in found}

@@ -61,7 +61,8 @@ enum {
     KIND,
     BLOCK_TIME,
     TYPE_NAME,
-    IS_MATCH
+    IS_MATCH,
+    ENTRY
 };
 
 static const struct {
@@ -147,6 +148,7 @@ static const struct {
     {"items.address", ITEMS, ADDRESS, SPV_TEXT},
     {"items.type", ITEMS, TYPE_NAME, SPV_TEXT},
     {"items.is_match", ITEMS, IS_MATCH, SPV_BITS},
+    {"items.entry", ITEMS, ENTRY, SPV_INT32},
     {"items.is_coinbase", ITEMS, IS_COINBASE, SPV_BITS},
     {"items.fee", ITEMS, FEE, SPV_INT64},
     {"items.size", ITEMS, SIZE, SPV_INT32},
@@ -182,7 +184,7 @@ typedef struct {
 /* A hit: an input or an output of a transaction. */
 typedef struct {
     const uint8_t *txid;
-    uint32_t position, n;
+    uint32_t position, n, entry;
     bool spend;
 } mark;
 
@@ -588,12 +590,18 @@ static spv_status put_type(spv_column *c, spv_solved type) {
 }
 
 /* The columns that items of both kinds have in common. */
-static spv_status put_item(const rows *r, spv_column *c, bool is_input, bool is_match) {
+static spv_status put_item(const rows *r, spv_column *c, bool is_input, const mark *hit) {
     switch (c->id) {
     case KIND:
         return spv_put_bytes(c, is_input ? (spv_bytes){(const uint8_t *)"input", 5} : (spv_bytes){(const uint8_t *)"output", 6});
     case IS_MATCH:
-        spv_put_bit(c, is_match);
+        spv_put_bit(c, hit);
+        return SPV_OK;
+    case ENTRY:
+        if (hit)
+            spv_put_32(c, hit->entry);
+        else
+            spv_put_null(c);
         return SPV_OK;
     case BLOCK_TIME:
         spv_put_64(c, spv_le32(r->raw.data + TIME_AT));
@@ -603,7 +611,7 @@ static spv_status put_item(const rows *r, spv_column *c, bool is_input, bool is_
     }
 }
 
-static spv_status put_input_item(const rows *r, spv_column *c, uint32_t number, const spv_item *input, bool is_match) {
+static spv_status put_input_item(const rows *r, spv_column *c, uint32_t number, const spv_item *input, const mark *hit) {
     const spent *coin = r->coins ? &r->coins[r->next + number] : NULL;
     switch (c->id) {
     case TYPE_NAME:
@@ -619,11 +627,11 @@ static spv_status put_input_item(const rows *r, spv_column *c, uint32_t number, 
     case SPENT_SCRIPT:
         return put_input(r, c, number, input, (spv_bytes){NULL, 0});
     default:
-        return put_item(r, c, true, is_match);
+        return put_item(r, c, true, hit);
     }
 }
 
-static spv_status put_output_item(const rows *r, spv_column *c, uint32_t number, const spv_item *output, bool is_match) {
+static spv_status put_output_item(const rows *r, spv_column *c, uint32_t number, const spv_item *output, const mark *hit) {
     const spv_bytes script = {r->raw.data + output->script, output->script_end - output->script};
     switch (c->id) {
     case TYPE_NAME:
@@ -640,12 +648,13 @@ static spv_status put_output_item(const rows *r, spv_column *c, uint32_t number,
     case ADDRESS:
         return put_output(r, c, number, output);
     default:
-        return put_item(r, c, false, is_match);
+        return put_item(r, c, false, hit);
     }
 }
 
-/* True if an input or output of the current transaction has hits. The calls are in the order of the rows. */
-static bool take_marks(rows *r, bool spend, uint32_t n) {
+/* The first hit of an input or output of the current transaction; NULL if it has none. The calls are in the order of the
+   rows. */
+static const mark *take_marks(rows *r, bool spend, uint32_t n) {
     const size_t start = r->next_mark;
     while (r->next_mark < r->mark_count) {
         const mark *next = &r->marks[r->next_mark];
@@ -653,7 +662,7 @@ static bool take_marks(rows *r, bool spend, uint32_t n) {
             break;
         r->next_mark++;
     }
-    return r->next_mark > start;
+    return r->next_mark > start ? &r->marks[start] : NULL;
 }
 
 /* The size of the witness at *at. Moves *at past it. */
@@ -683,10 +692,10 @@ static spv_status put_rows(rows *r) {
         EACH (r, INPUTS, c)
             if (!status)
                 status = put_input(r, c, i, &input, stack);
-        const bool is_match = take_marks(r, true, i);
+        const mark *hit = take_marks(r, true, i);
         EACH (r, ITEMS, c)
             if (!status)
-                status = put_input_item(r, c, i, &input, is_match);
+                status = put_input_item(r, c, i, &input, hit);
     }
     at = tx->outputs_at;
     for (uint32_t i = 0; i < tx->outputs && !status; i++) {
@@ -694,10 +703,10 @@ static spv_status put_rows(rows *r) {
         EACH (r, OUTPUTS, c)
             if (!status)
                 status = put_output(r, c, i, &output);
-        const bool is_match = take_marks(r, false, i);
+        const mark *hit = take_marks(r, false, i);
         EACH (r, ITEMS, c)
             if (!status)
-                status = put_output_item(r, c, i, &output, is_match);
+                status = put_output_item(r, c, i, &output, hit);
     }
     return status;
 }
@@ -790,14 +799,16 @@ static spv_status read_record(rows *r, const spv_record *record) {
     return status ? status : spv_undo_end(undo.size, at, r->error);
 }
 
-/* The order of the rows: by transaction, inputs before outputs. */
+/* The order of the rows: by transaction, inputs before outputs. Several hits of one row are in the order of entries. */
 static int in_row_order(const void *one, const void *other) {
     const mark *a = one, *b = other;
     if (a->position != b->position)
         return a->position < b->position ? -1 : 1;
     if (a->spend != b->spend)
         return a->spend ? -1 : 1;
-    return a->n < b->n ? -1 : a->n > b->n;
+    if (a->n != b->n)
+        return a->n < b->n ? -1 : 1;
+    return a->entry < b->entry ? -1 : a->entry > b->entry;
 }
 
 static spv_status refuse_hit(rows *r) {
@@ -814,7 +825,9 @@ static spv_status read_marks(rows *r, spv_bytes packed) {
         const spv_status status = spv_next_hit(packed, &at, &hit, r->error);
         if (status)
             return status;
-        r->marks[r->mark_count++] = (mark){.txid = hit.txid, .position = hit.position, .n = hit.n, .spend = hit.spend};
+        r->marks[r->mark_count++] = (mark){
+            .txid = hit.txid, .position = hit.position, .n = hit.n, .entry = hit.entry, .spend = hit.spend
+        };
     }
     qsort(r->marks, r->mark_count, sizeof *r->marks, in_row_order);
     return SPV_OK;
