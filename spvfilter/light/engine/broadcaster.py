@@ -2,7 +2,7 @@
 
 A peer does not announce a transaction back to the node that sent it. Therefore the broadcaster announces a transaction
 to some peers at once, and to the others a few seconds later. If one of the others announces it first, the network
-relays it.
+relays it. A peer that announces a child has the transaction, too.
 
 The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, it does so
 about once a day.
@@ -54,6 +54,8 @@ MAX_SERVED = 1_000
 """Latest announced transactions that a peer may request (our choice)."""
 MAX_PEERS_TOLD = 1_000
 """Latest peers whose reactions to a transaction are kept in memory (our choice)."""
+MAX_CHILDREN = 1_000
+"""Latest names of other people's transactions that spend one of the wallet's own transactions (our choice)."""
 MAX_ANNOUNCED = 200
 """Transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0
@@ -102,7 +104,9 @@ class Broadcaster:
         self._owns = OwnTxs()
         self._schedule = Schedule(self._owns)
         self._late: dict[Peer, dict[OwnTx, None]] = {}  # Transactions to announce to a peer once it is ready.
-        self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
+        self._served: dict[Peer, dict[bytes, bytes]] = {}  # Txid and wtxid that a peer may request → txid.
+        # Txids of own parents, by the txid and wtxid of a foreign child.
+        self._parents: dict[bytes, tuple[bytes, ...]] = {}
         # Transactions that a peer lacks, without a round since then.
         self._missing: dict[Peer, list[tuple[OwnTx, PeerRecord]]] = {}
         context.pool.on_gone(self._gone)
@@ -535,9 +539,33 @@ class Broadcaster:
             if record.next_probe < inf:  # no question is open
                 self._plan_probe(own, record, self._context.now.monotonic)
 
-    def announced(self, peer: Peer, own: OwnTx) -> None:
-        """A peer announces one of the wallet's own transactions."""
-        if peer.address not in own.sent:
+    def heard(self, peer: Peer, tx_hash: bytes) -> None:
+        """A peer announces a transaction, perhaps one of the wallet's own or a child of it."""
+        for own in map(self.find, (tx_hash, *self._parents.get(tx_hash, ()))):
+            if own is not None:
+                self._announced(peer, own)
+
+    def note_child(self, tx: Transaction) -> bool:
+        """Note a transaction that a peer sent. Returns True if it is foreign and spends one of the wallet's own."""
+        if self._owns.get(tx.txid) is not None:
+            return False
+        parents = dict[bytes, None]()
+        for outpoint in tx.inputs:
+            own = self._owns.get(outpoint[:32])
+            if own is not None and int.from_bytes(outpoint[32:], "little") < len(own.tx.outputs):
+                parents[own.tx.txid] = None
+        if parents:
+            self._parents.update(dict.fromkeys((tx.txid, tx.wtxid), tuple(parents)))
+            while len(self._parents) > MAX_CHILDREN:
+                del self._parents[next(iter(self._parents))]
+        return bool(parents)
+
+    def _announced(self, peer: Peer, own: OwnTx) -> None:
+        """A peer has one of the wallet's own transactions, or seems to."""
+        record = own.peers.get(peer)
+        if record is not None and record.requested is not None:
+            record.answered = self._context.now.monotonic
+        elif peer.address not in own.sent:
             if own.tx.txid in self._served.get(peer, {}):  # it may repeat the announcement: it must show that it has it
                 record = own.peers.setdefault(peer, PeerRecord(self._context.now.monotonic, is_asked=False))
                 if not record.is_asked:

@@ -128,9 +128,7 @@ class MempoolWatch:
         inventory = self._inventory(peer)
         items = [item for item in items if item.kind in _KINDS]
         for item in items:
-            own = self._broadcaster.find(item.hash)
-            if own is not None:
-                self._broadcaster.announced(peer, own)
+            self._broadcaster.heard(peer, item.hash)
         self._relay.announced(peer, items)
         if items:
             self._broadcaster.round_passed(peer)
@@ -313,6 +311,10 @@ class MempoolWatch:
         self._heed(tx.txid)
         self._broadcaster.given(peer, tx.txid)  # the peer may have it with another witness, and announce that
         self._relay.given(peer, tx.txid)
+        if self._broadcaster.note_child(tx):
+            for holder, other in self._inventories.items():
+                if not ids.isdisjoint(other.heard):
+                    self._broadcaster.heard(holder, tx.txid)
         if link.filter is not None:
             link.came(tx)
             if self._context.options.mempool:
