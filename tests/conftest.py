@@ -70,7 +70,7 @@ REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") 
 
 settings.register_profile(
     "effort",
-    max_examples={"quick": 30, "ci": 200, "full": 5_000}[EFFORT],
+    max_examples={"quick": 30, "ci": 100, "full": 5_000}[EFFORT],
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -17,7 +17,7 @@ DAY = 86_400
 
 
 def book_of(made: Client) -> AddressBook:
-    return made.engine.pool._discovery.book  # type: ignore[union-attr]
+    return made.engine.pool.discovery.book  # type: ignore[union-attr]
 
 
 def told(
@@ -58,5 +58,5 @@ class Run:
 
     @property
     def known(self) -> set[str]:
-        discovery = self.engine.pool._discovery
-        return set(discovery.book._entries) if discovery is not None else set()
+        discovery = self.engine.pool.discovery
+        return set(discovery.book.entries) if discovery is not None else set()

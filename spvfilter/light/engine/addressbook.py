@@ -96,28 +96,28 @@ class AddressBook:
     def __init__(self, secret: bytes, saved: Iterable[KnownAddress] = ()) -> None:
         """`secret` has up to 64 bytes and stays the same for the same database."""
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
-        self._entries: dict[str, KnownAddress] = {}
+        self.entries: dict[str, KnownAddress] = {}
         self._hopes: dict[str, None] = {}  # addresses that may serve compact filters
-        self._new = _Table()
-        self._tried = _Table()
+        self.new = _Table()
+        self.tried = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
         # Connected addresses whose place in the table of tried addresses is in use, and since when they wait.
-        self._rivals: dict[str, float] = {}
+        self.rivals: dict[str, float] = {}
         self._counted: dict[str, float] = {}  # When a failure of an address was last counted.
         self._last_good = 1.0  # When any address was last connected. With 1, the first failure of an address counts.
         for known in saved:
             table, slot = self._table(known), self._slot(known)
             if table.get(slot) is None:
                 table.put(slot, known.address)
-                self._entries[known.address] = known
+                self.entries[known.address] = known
                 self._hope(known)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def get(self, address: str) -> KnownAddress | None:
         """Return the entry of an address, or None."""
-        return self._entries.get(address)
+        return self.entries.get(address)
 
     def take_changes(self) -> dict[str, KnownAddress | None]:
         """Take the changed entries since the last call, by address. A removed address has None."""
@@ -147,10 +147,10 @@ class AddressBook:
         return bucket, self._hash("at", known.tried, bucket, known.address) % BUCKET_SIZE
 
     def _table(self, known: KnownAddress) -> _Table:
-        return self._tried if known.tried else self._new
+        return self.tried if known.tried else self.new
 
     def _set(self, known: KnownAddress) -> None:
-        self._entries[known.address] = self._changes[known.address] = known
+        self.entries[known.address] = self._changes[known.address] = known
         self._hope(known)
 
     def _hope(self, known: KnownAddress) -> None:
@@ -160,22 +160,22 @@ class AddressBook:
             self._hopes.pop(known.address, None)
 
     def _remove(self, address: str) -> None:
-        known = self._entries.pop(address)
+        known = self.entries.pop(address)
         self._hopes.pop(address, None)
         self._table(known).clear(self._slot(known))
         self._changes[address] = None
-        self._rivals.pop(address, None)
+        self.rivals.pop(address, None)
         self._counted.pop(address, None)
 
     def _place_new(self, known: KnownAddress, now: float) -> bool:
         """Put an address into the table of new ones, unless its place has an address that is not hopeless."""
         slot = self._slot(known)
-        other = self._new.get(slot)
+        other = self.new.get(slot)
         if other is not None:
-            if not is_hopeless(self._entries[other], now):
+            if not is_hopeless(self.entries[other], now):
                 return False
             self._remove(other)
-        self._new.put(slot, known.address)
+        self.new.put(slot, known.address)
         self._set(known)
         return True
 
@@ -187,7 +187,7 @@ class AddressBook:
         An announcement does not change facts from a handshake.
         """
         seen = min(seen, now + _FUTURE_S) - penalty_s
-        known = self._entries.get(address)
+        known = self.entries.get(address)
         if known is None:
             known = KnownAddress(address, services, max(0, int(seen)), source, False)
             return not is_hopeless(known, now) and self._place_new(known, now)
@@ -199,7 +199,7 @@ class AddressBook:
             source == known.source or not known.services
         ):  # no source changes the services that another source stated
             known = known._replace(services=services)
-        if known != self._entries[address]:
+        if known != self.entries[address]:
             self._set(known)
         return False
 
@@ -209,7 +209,7 @@ class AddressBook:
         Between two successes of any addresses, only one failure of an address counts, because this machine may be
         offline.
         """
-        known = self._entries.get(address)
+        known = self.entries.get(address)
         if known is None:
             return
         failures = known.failures
@@ -221,7 +221,7 @@ class AddressBook:
 
     def connected(self, address: str, services: int, speed_ms: int, now: float) -> None:
         """The handshake was completed: the address moves to the table of tried ones, if its place there is free."""
-        known = self._entries.get(address)
+        known = self.entries.get(address)
         if known is None:
             return
         self._last_good = max(self._last_good, now)
@@ -237,41 +237,41 @@ class AddressBook:
         self._set(known)
         if not known.tried:
             moved = known._replace(tried=True)
-            if self._tried.get(self._slot(moved)) is not None:
-                if len(self._rivals) < _MAX_RIVALS:
-                    self._rivals.setdefault(address, now)
+            if self.tried.get(self._slot(moved)) is not None:
+                if len(self.rivals) < _MAX_RIVALS:
+                    self.rivals.setdefault(address, now)
             else:
                 self._move(known, moved)
 
     def _move(self, known: KnownAddress, moved: KnownAddress) -> None:
-        self._new.clear(self._slot(known))
-        self._rivals.pop(known.address, None)
-        self._tried.put(self._slot(moved), known.address)
+        self.new.clear(self._slot(known))
+        self.rivals.pop(known.address, None)
+        self.tried.put(self._slot(moved), known.address)
         self._set(moved)
 
     def faulted(self, address: str) -> None:
         """A connection ended because of a fault of the peer."""
-        known = self._entries.get(address)
+        known = self.entries.get(address)
         if known is not None:
             self._set(known._replace(faults=min(known.faults + 1, 8)))
 
     def did_well(self, address: str) -> None:
         """The peer was of use."""
-        known = self._entries.get(address)
+        known = self.entries.get(address)
         if known is not None and known.faults:
             self._set(known._replace(faults=known.faults - 1))
 
     def forget(self, address: str) -> None:
         """Remove an address, since it is not the address of a peer."""
-        if address in self._entries:
+        if address in self.entries:
             self._remove(address)
 
     # Test before evict
 
     def to_test(self) -> str | None:
         """Return a tried address to test with a connection, because another address waits for its place."""
-        for address in self._rivals:
-            return self._tried.get(self._slot(self._entries[address]._replace(tried=True)))
+        for address in self.rivals:
+            return self.tried.get(self._slot(self.entries[address]._replace(tried=True)))
         return None
 
     def judge_rivals(self, now: float, there: Collection[str] = ()) -> None:
@@ -279,16 +279,16 @@ class AddressBook:
 
         A connected address (`there`) keeps its place without a test.
         """
-        for address, since in list(self._rivals.items()):
-            known = self._entries.get(address)
+        for address, since in list(self.rivals.items()):
+            known = self.entries.get(address)
             if known is None:
                 continue  # A replaced address has taken its place in the table of new ones.
             moved = known._replace(tried=True)
-            holder = self._entries.get(self._tried.get(self._slot(moved)) or "")
+            holder = self.entries.get(self.tried.get(self._slot(moved)) or "")
             if holder is None:
                 self._move(known, moved)
             elif holder.address in there or now - holder.succeeded < _TESTED_S:
-                del self._rivals[address]
+                del self.rivals[address]
             elif _GRACE_S < now - holder.attempted < _TESTED_S or now - since > _TEST_WINDOW_S:
                 self._remove(holder.address)
                 self._move(known, moved)
@@ -317,11 +317,11 @@ class AddressBook:
             is_free: Returns True if an address may be drawn at that moment.
             only_new: True to draw only from the table of new addresses.
         """
-        tables = (self._new,) if only_new else (self._new, self._tried)
+        tables = (self.new,) if only_new else (self.new, self.tried)
         for kind in kinds:
 
             def wanted(address: str, is_wanted: Callable[[KnownAddress], bool] = kind) -> KnownAddress | None:
-                known = self._entries[address]
+                known = self.entries[address]
                 return (
                     known
                     if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now))

@@ -132,8 +132,8 @@ class Discovery:
         self.want(0 if options.mode is Mode.BIP37 else _COMPACT_FILTERS)
         self._chain = chain
         self._random = random
-        self._anchors = list(anchors)[:MAX_ANCHORS]
-        self._written = list(self._anchors)
+        self.anchors = list(anchors)[:MAX_ANCHORS]
+        self._written = list(self.anchors)
         self._connect_rate = ConnectRate()
         self._seeds = Seeds()
         self._tokens: dict[int, _Tokens] = {}
@@ -220,7 +220,7 @@ class Discovery:
 
         drawn = itertools.chain(
             filter(is_free, wanted),
-            filter(is_free, self._anchors),
+            filter(is_free, self.anchors),
             self.book.draws(self._random, now.wall, self._kinds(), is_free),
         )
         usual = sum(each.is_usual for each in there)
@@ -339,7 +339,7 @@ class Discovery:
         ]
         for _ in range(len(usual) + len(kept) - self._options.max_peers):
             spare = [each for each in usual if each.purpose is Purpose.DISCOVERED and each.number not in dismissed]
-            others = [each for each in spare if each.address not in self._anchors]
+            others = [each for each in spare if each.address not in self.anchors]
             if not spare:
                 break
             dismissed.append(self._random.choice(others or spare).number)
@@ -354,10 +354,10 @@ class Discovery:
             for each in sorted(there, key=lambda each: each.since)
             if each.purpose is Purpose.DISCOVERED and each.is_useful and now.monotonic - each.since >= ANCHOR_S
         ]
-        held = [address for address in self._anchors if address in steady]
+        held = [address for address in self.anchors if address in steady]
         anchors = [*held, *(address for address in steady if address not in held)]
-        anchors += [address for address in self._anchors if address not in anchors]
-        self._anchors = anchors[:MAX_ANCHORS]
+        anchors += [address for address in self.anchors if address not in anchors]
+        self.anchors = anchors[:MAX_ANCHORS]
 
     def welcome(
         self, purpose: Purpose, address: str, profile: PeerConnected, took_s: float, now: Instant
@@ -404,7 +404,7 @@ class Discovery:
         elif was_connected:
             self.book.faulted(address)
             self._rest(host_of(address), now.monotonic + _REST_S)
-        elif address in self._anchors:
+        elif address in self.anchors:
             self._rest(address, now.monotonic + _ANCHOR_REST_S)
         if until:
             self._no_anchor(address)
@@ -422,8 +422,8 @@ class Discovery:
         self._hopes = 0
 
     def _no_anchor(self, address: str) -> None:
-        if address in self._anchors:
-            self._anchors.remove(address)
+        if address in self.anchors:
+            self.anchors.remove(address)
 
     def _rest(self, place: str, until: float) -> None:
         """Do not connect an address, or a host, until `until` (monotonic seconds)."""
@@ -504,8 +504,8 @@ class Discovery:
         Changes of the book are taken once a minute, or at once if there are many.
         """
         anchors = None
-        if self._anchors != self._written:
-            anchors = self._written = list(self._anchors)
+        if self.anchors != self._written:
+            anchors = self._written = list(self.anchors)
         if not self.book.changed or (now.monotonic < self._due["write"] and self.book.changed < _WRITE_AT):
             return {}, anchors
         self._due["write"] = now.monotonic + _WRITE_S

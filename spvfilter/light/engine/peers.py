@@ -174,7 +174,7 @@ class PeerPool:
         self._states = {address: AddressState(banned_until=bans.get(address, 0.0)) for address in addresses}
         self._named_addresses = tuple(self._states)
         self._groups: dict[str, AddressState] = {}  # states of discovered addresses, by dialling group
-        self._discovery = discovery
+        self.discovery = discovery
         self._bans = (
             discovery.bans if discovery is not None else bans
         )  # including bans of addresses that the user did not name
@@ -256,7 +256,7 @@ class PeerPool:
                 and state.may_offer(COMPACT_FILTERS, now.wall)
             ):
                 return True
-        discovery = self._discovery
+        discovery = self.discovery
         return discovery is not None and discovery.may_offer_filters(others - there, self._neighbours(discovery), now)
 
     def named_groups(self) -> set[str]:
@@ -281,7 +281,7 @@ class PeerPool:
                 self.drop(peer, DismissedError("connects again to ask for transactions"), now)
         while self._named().free and self._begin_named(now):
             pass
-        discovery = self._discovery
+        discovery = self.discovery
         if discovery is None:
             return
         there = self._neighbours(discovery)
@@ -401,7 +401,7 @@ class PeerPool:
         """Return whether to encrypt a connection: an address that the user did not name must offer it."""
         if self._v2 is not V2Policy.PREFER or address in self._named_addresses:
             return self._v2
-        is_offered = self._discovery is not None and self._discovery.offers_v2(address)
+        is_offered = self.discovery is not None and self.discovery.offers_v2(address)
         return V2Policy.PREFER if is_offered else V2Policy.OFF
 
     def take_number(self) -> int:
@@ -422,8 +422,8 @@ class PeerPool:
             each for each in self._named_addresses if each not in tried and self._states[each].banned_until <= now.wall
         ]
         found = next((each for each in named if host_of(each) not in hosts), None)
-        if found is None and self._discovery is not None:
-            found = self._discovery.stranger(now, self._neighbours(self._discovery), (*tried, *self._named_addresses))
+        if found is None and self.discovery is not None:
+            found = self.discovery.stranger(now, self._neighbours(self.discovery), (*tried, *self._named_addresses))
         return next(iter(named), None) if found is None and is_proxied else found
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
@@ -432,9 +432,9 @@ class PeerPool:
             return False
         if peer.purpose is Purpose.NAMED:
             return any(self._states[each.address].banned_until <= now.wall for each in self._named().free)
-        assert self._discovery is not None
-        others = [each for each in self._neighbours(self._discovery) if each.number != peer.number]
-        return self._discovery.stranger(now, others, (peer.address, *self._named_addresses)) is not None
+        assert self.discovery is not None
+        others = [each for each in self._neighbours(self.discovery) if each.number != peer.number]
+        return self.discovery.stranger(now, others, (peer.address, *self._named_addresses)) is not None
 
     def has_host(self, host: str) -> bool:
         """True if a host is connected."""
@@ -458,15 +458,15 @@ class PeerPool:
         """When the next connection is due, by the monotonic clock."""
         slots = self._named()
         due = [self._due(each, now) for each in slots.taking(slots.free)]
-        if self._discovery is not None:
-            due.append(self._discovery.next_at(now, self._neighbours(self._discovery)))
+        if self.discovery is not None:
+            due.append(self.discovery.next_at(now, self._neighbours(self.discovery)))
         due += [at for peer in self.connected() if now.monotonic < (at := self._relay_at(peer)) < inf]
         return min(due, default=None)
 
     def exhausted(self, now: Instant) -> bool:
         """True if there is no peer and every address is banned."""
         return (
-            self._discovery is None
+            self.discovery is None
             and not self._peers
             and all(state.banned_until > now.wall for state in self._states.values())
         )
@@ -486,7 +486,7 @@ class PeerPool:
             if reason is not None:
                 self.drop(peer, reason, now)
                 return None
-            if self._discovery is not None:
+            if self.discovery is not None:
                 self._out.send(peer.number, GetAddr())
         return peer
 
@@ -503,9 +503,9 @@ class PeerPool:
             elif port_of(other.address) == port_of(peer.address):
                 self._states[peer.address].twin = other.address
                 return UselessPeerError(f"the same node as {other.address}")
-        if self._discovery is None:
+        if self.discovery is None:
             return None
-        return self._discovery.welcome(peer.purpose, peer.address, profile, took_s, now)
+        return self.discovery.welcome(peer.purpose, peer.address, profile, took_s, now)
 
     def lost(self, number: int, error: Exception, now: Instant) -> None:
         """A connection has ended, or could not be made."""
@@ -539,15 +539,13 @@ class PeerPool:
         until = now.wall + self._timeouts.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:
             state.banned_until = until
-            if self._discovery is not None and peer.profile is not None:  # also by another name
-                self._discovery.ban(f"{peer.profile.host}:0", until)
+            if self.discovery is not None and peer.profile is not None:  # also by another name
+                self.discovery.ban(f"{peer.profile.host}:0", until)
         self.bans_changed = self.bans_changed or lied
         for call in (*self._on_gone, *(self._on_lie if lied else ())):
             call(peer)
-        if self._discovery is not None:
-            self._discovery.ended(
-                peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now
-            )
+        if self.discovery is not None:
+            self.discovery.ended(peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now)
         if peer.address not in self._named_addresses:
             del self._states[peer.address]
         self._peers_changed()
@@ -621,41 +619,41 @@ class PeerPool:
     def served_filters(self, peer: Peer) -> None:
         """The peer has sent compact filters."""
         self.did_well(peer)
-        if self._discovery is not None:
-            self._discovery.served_filters()
+        if self.discovery is not None:
+            self.discovery.served_filters()
 
     def did_well(self, peer: Peer) -> None:
         """The peer was of use: if its connection ends, its address is tried again soon."""
         state = self._states[peer.address]
         state.failures = state.chances = 0
-        if self._discovery is not None:
-            self._discovery.book.did_well(peer.address)
+        if self.discovery is not None:
+            self.discovery.book.did_well(peer.address)
 
     # Addresses
 
     def want(self, services: int) -> None:
         """The search needs peers with these services. Choose addresses accordingly."""
-        if self._discovery is not None:
-            self._discovery.want(services)
+        if self.discovery is not None:
+            self.discovery.want(services)
 
     def told(self, peer: Peer, addresses: Sequence[PeerAddress], now: Instant) -> None:
         """A peer announces addresses."""
-        if self._discovery is not None and peer.profile is not None:
-            self._discovery.heard(peer.number, peer.profile.host, addresses, now)
+        if self.discovery is not None and peer.profile is not None:
+            self.discovery.heard(peer.number, peer.profile.host, addresses, now)
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
         """Take the changes of the address book for the database, and the anchors if they have changed."""
-        return self._discovery.take_changes(now) if self._discovery is not None else ({}, None)
+        return self.discovery.take_changes(now) if self.discovery is not None else ({}, None)
 
     def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
         """DNS seeds have answered. Warn of seeds that failed, and end the client if there is no address at all."""
-        if self._discovery is None:
+        if self.discovery is None:
             return
-        self._discovery.seeded(answers, now)
+        self.discovery.seeded(answers, now)
         for answer in answers:
             if answer.error is not None:
                 self._out.emit(PeerWarning(answer.seed, answer.error, False))
-        if not self._peers and not self._states and not len(self._discovery.book):
+        if not self._peers and not self._states and not len(self.discovery.book):
             self._out.end(
                 UselessPeerError(
                     "no DNS seed gave an address: check the Internet connection, or give the address of a node"

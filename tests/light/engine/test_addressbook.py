@@ -54,7 +54,7 @@ def test_hope_for_compact_filters_is_known_from_few_addresses(seed: int) -> None
     """
     rng, book = random.Random(seed), filled(300, sources=[f"{n}.1.0.0/16" for n in range(1, 9)], seed=seed)
     for at in range(3_000):
-        address, now = rng.choice(list(book._entries)), NOW + at
+        address, now = rng.choice(list(book.entries)), NOW + at
         match rng.randrange(7):
             case 0 | 1 | 2:
                 book.attempted(address, now)
@@ -65,10 +65,10 @@ def test_hope_for_compact_filters_is_known_from_few_addresses(seed: int) -> None
             case _:
                 book.add(host(rng), rng.choice([0x9, 0x49]), now, "9.9.0.0/16", now)
         if at % 500 == 0:
-            book = AddressBook(SECRET, list(book._entries.values()))
+            book = AddressBook(SECRET, list(book.entries.values()))
     looked_at = list[str]()
     assert not book.has_hope(looked_at.append)  # type: ignore[arg-type]  # None is no hope
-    entries = book._entries.values()
+    entries = book.entries.values()
     assert set(looked_at) == {
         each.address
         for each in entries
@@ -82,25 +82,25 @@ def test_hope_for_compact_filters_is_known_from_few_addresses(seed: int) -> None
 
 def test_one_source_fills_few_buckets_of_the_new_table() -> None:
     book = filled(20_000)
-    assert len({bucket for bucket, _ in book._new.slots()}) <= NEW_BUCKETS_PER_SOURCE
+    assert len({bucket for bucket, _ in book.new.slots()}) <= NEW_BUCKETS_PER_SOURCE
     assert len(book) <= NEW_BUCKETS_PER_SOURCE * BUCKET_SIZE
 
 
 def test_one_group_fills_few_buckets_of_the_tried_table() -> None:
     book = filled(2_000, group="7.7", sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
-    for address in list(book._entries):
+    for address in list(book.entries):
         book.connected(address, 0x49, 100, NOW)
-    assert len(book._tried)
-    assert len({bucket for bucket, _ in book._tried.slots()}) <= TRIED_BUCKETS_PER_GROUP
+    assert len(book.tried)
+    assert len({bucket for bucket, _ in book.tried.slots()}) <= TRIED_BUCKETS_PER_GROUP
 
 
 def test_the_book_is_bounded_for_any_number_of_sources() -> None:
     book = filled(400, sources=[f"{a}.{b}.0.0/16" for a in range(1, 20) for b in range(10)])
-    for address in random.Random(2).sample(list(book._entries), 6_000):
+    for address in random.Random(2).sample(list(book.entries), 6_000):
         book.connected(address, 0x49, 100, NOW)
     assert 10_000 < len(book) <= MAX_ADDRESSES == 20_480
-    assert len(book._new) + len(book._tried) == len(book)
-    assert len(book._rivals) <= 10
+    assert len(book.new) + len(book.tried) == len(book)
+    assert len(book.rivals) <= 10
 
 
 # Eviction
@@ -108,11 +108,11 @@ def test_the_book_is_bounded_for_any_number_of_sources() -> None:
 
 def test_new_addresses_do_not_evict_known_ones() -> None:
     book = filled(300)
-    before = set(book._entries)
+    before = set(book.entries)
     rng = random.Random(5)
     for _ in range(20_000):
         book.add(host(rng), 0x49, NOW, "9.9.0.0/16", NOW)
-    assert before <= book._entries.keys()
+    assert before <= book.entries.keys()
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_a_hopeless_address_is_evicted(hopeless: dict[str, int]) -> None:
     old = KnownAddress(host(rng), 0x49, int(NOW), "9.9.0.0/16", False)._replace(**hopeless)  # type: ignore[arg-type]
     for lacks, is_displaced in ((old, True), (old._replace(seen=int(NOW), failures=0), False)):
         book = AddressBook(SECRET, [lacks])
-        while len(book._new) < 900:
+        while len(book.new) < 900:
             book.add(host(rng), 0x49, NOW, "9.9.0.0/16", NOW)
-        assert (old.address not in book._entries) == is_displaced
+        assert (old.address not in book.entries) == is_displaced
 
 
 def test_an_address_last_seen_a_month_ago_is_refused() -> None:
@@ -146,9 +146,9 @@ def test_a_time_in_the_future_counts_as_now() -> None:
 def contested() -> tuple[AddressBook, str, str]:
     """Return a book with a tried address, the holder, and a later address that competes for its position."""
     book = filled(3_000, sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
-    for rival in list(book._entries):
+    for rival in list(book.entries):
         book.connected(rival, 0x49, 100, NOW)
-        if book._rivals:
+        if book.rivals:
             holder = book.to_test()
             assert holder is not None
             return book, holder, rival
@@ -158,52 +158,52 @@ def contested() -> tuple[AddressBook, str, str]:
 def test_a_tried_address_that_answers_its_test_keeps_its_place() -> None:
     book, holder, rival = contested()
     later = NOW + DAY
-    book._rivals[rival] = later
+    book.rivals[rival] = later
     book.attempted(holder, later)
     book.connected(holder, 0x49, 100, later + 1)
     book.judge_rivals(later + 120)
-    assert book._entries[holder].tried
-    assert not book._entries[rival].tried
+    assert book.entries[holder].tried
+    assert not book.entries[rival].tried
     assert book.to_test() is None
 
 
 def test_a_tried_address_that_fails_its_test_loses_its_place() -> None:
     book, holder, rival = contested()
     later = NOW + DAY
-    book._rivals[rival] = later
+    book.rivals[rival] = later
     book.judge_rivals(later)  # nothing is known yet
-    assert book._entries[holder].tried
+    assert book.entries[holder].tried
     book.attempted(holder, later)
     book.judge_rivals(later + 30)  # it may be connecting
-    assert book._entries[holder].tried
+    assert book.entries[holder].tried
     book.judge_rivals(later + 120)
-    assert book._entries[rival].tried
-    assert holder not in book._tried.slots().values()
+    assert book.entries[rival].tried
+    assert holder not in book.tried.slots().values()
 
 
 def test_a_tried_address_without_a_test_loses_its_place() -> None:
     book, holder, rival = contested()
     later = NOW + DAY
-    book._rivals[rival] = later
+    book.rivals[rival] = later
     book.judge_rivals(later + 2_000)
-    assert book._entries[holder].tried
+    assert book.entries[holder].tried
     book.judge_rivals(later + 2_500)
-    assert book._entries[rival].tried
+    assert book.entries[rival].tried
 
 
 def test_a_connected_tried_address_keeps_its_place_without_a_test() -> None:
     """A connected address is not dialled for a test, and was therefore taken for an absent one."""
     book, holder, rival = contested()
     later = NOW + DAY  # longer ago than a success counts
-    book._rivals[rival] = later
+    book.rivals[rival] = later
     discovery = Discovery(Options(reach=Reach.DIRECT), HeaderChain(REGTEST), book, (), {}, random.Random(1))
     there = [
         Neighbour(1, holder, host_of(holder), Purpose.DISCOVERED, 0.0, is_connected=True, is_useful=True, is_usual=True)
     ]
     for second in range(0, 2 * 3_600, 10):
         discovery.choose(Instant(DAY + second, later + second), there)
-    assert book._entries[holder].tried
-    assert not book._entries[rival].tried
+    assert book.entries[holder].tried
+    assert not book.entries[rival].tried
 
 
 # Changes of an address
@@ -213,62 +213,62 @@ def test_gossip_does_not_change_the_services_of_a_handshake() -> None:
     book = AddressBook(SECRET)
     book.add("1.2.3.4:8333", 0x9, NOW, "9.9.0.0/16", NOW)
     book.add("1.2.3.4:8333", 0x40, NOW, "8.8.0.0/16", NOW)
-    assert book._entries["1.2.3.4:8333"].services == 0x9  # another source does not change them
+    assert book.entries["1.2.3.4:8333"].services == 0x9  # another source does not change them
     book.add("1.2.3.4:8333", 0x49, NOW, "9.9.0.0/16", NOW)
-    assert book._entries["1.2.3.4:8333"].services == 0x49
+    assert book.entries["1.2.3.4:8333"].services == 0x49
     book.connected("1.2.3.4:8333", 0x9, 100, NOW)
     book.add("1.2.3.4:8333", 0x49, NOW + 2 * DAY, "8.8.0.0/16", NOW + 2 * DAY)
-    assert book._entries["1.2.3.4:8333"].services == 0x9
-    assert book._entries["1.2.3.4:8333"].seen == NOW + 2 * DAY
+    assert book.entries["1.2.3.4:8333"].services == 0x9
+    assert book.entries["1.2.3.4:8333"].seen == NOW + 2 * DAY
 
 
 def test_failures_while_no_peer_succeeds_count_once() -> None:
     book = filled(5)
-    first, second = list(book._entries)[:2]
+    first, second = list(book.entries)[:2]
     for number in range(1, 10):
         book.attempted(first, NOW + number)
-    assert book._entries[first].failures == 1
+    assert book.entries[first].failures == 1
     book.connected(second, 0x49, 100, NOW + 20)
     for number in range(21, 30):
         book.attempted(first, NOW + number)
-    assert book._entries[first].failures == 2
+    assert book.entries[first].failures == 2
     book.connected(first, 0x49, 100, NOW + 40)
-    assert book._entries[first].failures == 0
+    assert book.entries[first].failures == 0
 
 
 def test_speed_is_smoothed_and_faults_are_forgiven_by_use() -> None:
     book = filled(1)
-    (address,) = book._entries
+    (address,) = book.entries
     book.connected(address, 0x49, 1_000, NOW)
     book.connected(address, 0x49, 5_000, NOW)
-    assert book._entries[address].speed_ms == 2_000
+    assert book.entries[address].speed_ms == 2_000
     for _ in range(20):
         book.faulted(address)
-    assert book._entries[address].faults == 8
+    assert book.entries[address].faults == 8
     book.did_well(address)
-    assert book._entries[address].faults == 7
+    assert book.entries[address].faults == 7
 
 
 def test_a_stored_book_is_restored_and_its_buckets_are_secret() -> None:
     book = filled(500, sources=["1.1.0.0/16", "2.2.0.0/16"])
-    for address in list(book._entries)[::5]:
+    for address in list(book.entries)[::5]:
         book.connected(address, 0x49, 100, NOW)
     stored = [known for known in book.take_changes().values() if known is not None]
     assert not book.take_changes()
     random.Random(1).shuffle(stored)
     again = AddressBook(SECRET, stored)
-    assert (again._new.slots(), again._tried.slots(), again._entries) == (
-        book._new.slots(),
-        book._tried.slots(),
-        book._entries,
+    assert (again.new.slots(), again.tried.slots(), again.entries) == (
+        book.new.slots(),
+        book.tried.slots(),
+        book.entries,
     )
     other = AddressBook(bytes(32), stored)
-    assert {bucket for bucket, _ in other._new.slots()} != {bucket for bucket, _ in book._new.slots()}
+    assert {bucket for bucket, _ in other.new.slots()} != {bucket for bucket, _ in book.new.slots()}
 
 
 def test_changes_include_removed_addresses() -> None:
     book = filled(3)
-    address = next(iter(book._entries))
+    address = next(iter(book.entries))
     book.take_changes()
     book.forget(address)
     book.forget("unknown:1")
@@ -280,14 +280,14 @@ def test_changes_include_removed_addresses() -> None:
 
 def test_draws_begin_with_the_first_kind_without_repetition() -> None:
     book, rng = filled(200), random.Random(1)
-    preferred = set(rng.sample(list(book._entries), 20))
+    preferred = set(rng.sample(list(book.entries), 20))
     drawn = list(
         book.draws(
             rng, NOW, [lambda known: known.address in preferred, lambda known: known.address not in preferred], bool
         )
     )
     assert set(drawn[:20]) == preferred
-    assert sorted(drawn) == sorted(book._entries)
+    assert sorted(drawn) == sorted(book.entries)
 
 
 def test_an_address_is_checked_when_it_is_drawn() -> None:
@@ -309,7 +309,7 @@ def test_a_large_group_is_not_drawn_in_proportion() -> None:
             book.add(host(rng, "66.6"), 0x49, NOW, source, NOW)
         for _ in range(20):
             book.add(host(rng), 0x49, NOW, source, NOW)
-    theirs = sum(address.startswith("66.6.") for address in book._entries) / len(book)
+    theirs = sum(address.startswith("66.6.") for address in book.entries) / len(book)
     drawn = sum((draw(book, rng) or "").startswith("66.6.") for _ in range(1_000)) / 1_000
     assert theirs > 0.75
     assert drawn < 0.15
@@ -318,9 +318,9 @@ def test_a_large_group_is_not_drawn_in_proportion() -> None:
 @pytest.mark.parametrize("worse", [{"failures": 3, "succeeded": int(NOW)}, {"faults": 3}, {"speed_ms": 9_000}])
 def test_addresses_that_did_badly_are_drawn_less_often(worse: dict[str, int]) -> None:
     book = filled(400)
-    bad = set(random.Random(1).sample(list(book._entries), 200))
+    bad = set(random.Random(1).sample(list(book.entries), 200))
     for address in bad:
-        book._set(book._entries[address]._replace(**worse))  # type: ignore[arg-type]  # by name
+        book._set(book.entries[address]._replace(**worse))  # type: ignore[arg-type]  # by name
     rng = random.Random(2)
     counts = Counter(draw(book, rng) in bad for _ in range(1_000))
     assert counts[True] < 0.8 * counts[False]
@@ -329,7 +329,7 @@ def test_addresses_that_did_badly_are_drawn_less_often(worse: dict[str, int]) ->
 
 def test_a_failed_address_rests_unless_the_clock_went_back() -> None:
     book = filled(1)
-    (address,) = book._entries
+    (address,) = book.entries
     book.attempted(address, NOW)
     rng = random.Random(1)
     assert draw(book, rng, NOW + 599) is None
@@ -342,7 +342,7 @@ def test_a_failed_address_rests_unless_the_clock_went_back() -> None:
 def test_a_failed_address_rests_despite_a_future_success() -> None:
     """The client dialled it again and again without a pause, until the clock reached the old time."""
     book = filled(1)
-    (address,) = book._entries
+    (address,) = book.entries
     book.connected(address, 0x49, 100, NOW + 30 * DAY)
     book.attempted(address, NOW)
     rng = random.Random(1)
@@ -353,10 +353,10 @@ def test_a_failed_address_rests_despite_a_future_success() -> None:
 def test_an_address_from_the_future_becomes_useful_once_announced_again() -> None:
     book = AddressBook(SECRET)
     book.add("5.6.7.8:8333", 0x49, NOW + 20 * DAY, "9.9.0.0/16", NOW + 20 * DAY)
-    (known,) = book._entries.values()
+    (known,) = book.entries.values()
     assert is_hopeless(known, NOW)
     book.add(known.address, 0x49, NOW - DAY, "9.9.0.0/16", NOW)
-    (known,) = book._entries.values()
+    (known,) = book.entries.values()
     assert known.seen == NOW - DAY
     assert not is_hopeless(known, NOW)
 

@@ -468,7 +468,7 @@ def discovering(disputing: list[str]) -> Run:
     run = Run()
     for address in disputing:
         run.engine.coverage.add_filter_dispute(address, 9, 80)
-    discovery = run.engine.pool._discovery
+    discovery = run.engine.pool.discovery
     assert discovery is not None
     for number in range(300):
         discovery.book.add(f"{101 + number // 256}.{number % 256}.0.1:8333", 0x49, START, "1.1", START)

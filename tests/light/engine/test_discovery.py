@@ -79,7 +79,7 @@ def test_a_named_peer_replaces_the_discovered_peer_of_its_host() -> None:
     run.client.named = ["node.example:8333"]
     run.engine = run.client._make()
     (named,) = [each.peer for each in run.engine.start(run.now) if isinstance(each, Connect)]
-    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
+    book = run.engine.pool.discovery.book  # type: ignore[union-attr]
     book.add("203.0.113.5:8333", 0x49, START, "1.1.0.0/16", START)
     (other,) = [each.peer for each in run.do(Seeded(())) if isinstance(each, Connect)]
     run.do(PeerConnected(other, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
@@ -101,7 +101,7 @@ def test_addresses_with_the_needed_services_are_tried_first_and_checked(mode: Mo
     effects = run.do(PeerConnected(liar, host_of(address), other, 0, True, True, "/x/", START))
     assert liar not in {peer.number for peer in run.engine.pool}
     assert not [each for each in effects if isinstance(getattr(each, "event", None), PeerWarning)]
-    known = run.engine.pool._discovery.book.get(address)  # type: ignore[union-attr]
+    known = run.engine.pool.discovery.book.get(address)  # type: ignore[union-attr]
     assert known is not None
     assert known.services == other
     for _ in range(50):
@@ -188,7 +188,7 @@ def test_a_proven_lie_bans_the_host_for_all_its_ports() -> None:
 
 def test_bans_of_discovered_addresses_are_bounded() -> None:
     run = Run()
-    discovery = run.engine.pool._discovery
+    discovery = run.engine.pool.discovery
     assert discovery is not None
     for number in range(5_000):
         address, own = f"10.0.{number >> 8}.{number & 255}:1", SessionError("own", cause=Cause.SELF_CONNECTION)
@@ -216,15 +216,15 @@ def test_short_connections_replace_no_anchor() -> None:
     with client(2) as made:
         made.start()
         made.pass_time(1_300)
-        discovery = made.engine.pool._discovery
+        discovery = made.engine.pool.discovery
         assert discovery is not None
-        anchors = list(discovery._anchors)
+        anchors = list(discovery.anchors)
         for _ in range(5):
             made.start()
             made.pass_time(300)
-        again = made.engine.pool._discovery
+        again = made.engine.pool.discovery
         assert again is not None
-        assert again._anchors == anchors
+        assert again.anchors == anchors
 
 
 @pytest.mark.long
@@ -232,7 +232,7 @@ def test_an_offline_start_forgets_neither_anchors_nor_addresses() -> None:
     with client(2) as made:
         made.start()
         made.pass_time(1_300)
-        before = list(made.engine.pool._discovery._anchors)  # type: ignore[union-attr]
+        before = list(made.engine.pool.discovery.anchors)  # type: ignore[union-attr]
         up = {node: node.is_up for node in made.swarm.nodes}
         for node in made.swarm.nodes:
             node.is_up = False
@@ -240,12 +240,12 @@ def test_an_offline_start_forgets_neither_anchors_nor_addresses() -> None:
         made.dials.clear()
         made.pass_time(4 * 3_600)
         assert len(made.dials) < 4 * 3_600 / 2 + 50
-        assert max(known.failures for known in book_of(made)._entries.values()) <= 2
+        assert max(known.failures for known in book_of(made).entries.values()) <= 2
         for node, was_up in up.items():
             node.is_up = was_up
         made.start()
         made.pass_time(30)
-        assert made.engine.pool._discovery._anchors == before  # type: ignore[union-attr]
+        assert made.engine.pool.discovery.anchors == before  # type: ignore[union-attr]
         assert len(made.ready) >= 6
 
 
@@ -268,7 +268,7 @@ def test_the_same_peers_return_when_all_connections_break(lost: Exception) -> No
         made.pass_time(15)
         there = {peer.address for peer in made.ready}
         assert len(there & before) >= 2
-        assert not any(known.faults for known in book_of(made)._entries.values())
+        assert not any(known.faults for known in book_of(made).entries.values())
 
 
 def test_a_peer_that_leaves_early_is_not_dialled_repeatedly() -> None:
@@ -305,7 +305,7 @@ def test_new_addresses_are_tested_and_disconnected_now_and_then() -> None:
     with client(6) as made:
         made.start()
         made.pass_time(60)
-        before, tried = len(made.dials), len(book_of(made)._tried)
+        before, tried = len(made.dials), len(book_of(made).tried)
         there = {peer.number for peer in made.ready}
         made.told.clear()
         felt = 0
@@ -314,7 +314,7 @@ def test_new_addresses_are_tested_and_disconnected_now_and_then() -> None:
             felt += any(peer.purpose is Purpose.FEELER for peer in made.engine.pool)
             assert len(made.engine.pool.connected()) <= 9
         assert felt > 3
-        assert len(book_of(made)._tried) > tried + 5
+        assert len(book_of(made).tried) > tried + 5
         assert there & {peer.number for peer in made.ready}
         assert 20 < len(made.dials) - before < 200
         assert not [

@@ -38,7 +38,7 @@ LIAR = "203.0.113.5"
 
 
 def book_in(engine: ClientEngine) -> AddressBook:
-    discovery = engine.pool._discovery
+    discovery = engine.pool.discovery
     assert discovery is not None
     return discovery.book
 
@@ -57,7 +57,7 @@ class Pretending:
         self.now = 0.0
         for number, address in enumerate(addresses):
             book_in(self.engine).add(address, 0x449, START, f"{number}.0.0.0/16", START)
-        self.engine.pool._discovery._seeds._not_before = 1e12  # type: ignore[union-attr]
+        self.engine.pool.discovery._seeds._not_before = 1e12  # type: ignore[union-attr]
         self.queue: deque[Effect] = deque(self.engine.start(self.instant()))
         self.work()
 
@@ -146,7 +146,7 @@ def test_attempts_while_offline_say_nothing_about_compact_filters() -> None:
         for effect in run.do(Tick(), 5.0):
             if isinstance(effect, Connect):
                 run.do(Lost(effect.peer, OSError("unreachable")))
-    discovery = run.engine.pool._discovery
+    discovery = run.engine.pool.discovery
     assert discovery is not None
     assert discovery._hopes == 0
 

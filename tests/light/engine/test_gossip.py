@@ -108,8 +108,8 @@ def test_an_address_of_the_client_itself_is_refused_afterwards() -> None:
 def test_impossible_times_of_addresses_are_replaced() -> None:
     run = Run()
     run.tell(told("203.0.113.5", time=0), told("203.0.113.6", time=START + DAY), told("203.0.113.7", time=START - 300))
-    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
-    seen = {address: START - known.seen for address, known in book._entries.items()}
+    book = run.engine.pool.discovery.book  # type: ignore[union-attr]
+    seen = {address: START - known.seen for address, known in book.entries.items()}
     assert seen == {"203.0.113.5:8333": 5 * DAY + 7_200, "203.0.113.6:8333": 5 * DAY + 7_200, "203.0.113.7:8333": 7_500}
 
 
@@ -120,7 +120,7 @@ def many(start: int, count: int = 1_000) -> list[PeerAddress]:
 def test_unrequested_addresses_of_a_peer_are_taken_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     learned: list[PeerAddress] = []
-    discovery = run.engine.pool._discovery
+    discovery = run.engine.pool.discovery
     assert discovery is not None
     monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
     run.tell(*many(0))
@@ -136,7 +136,7 @@ def test_unrequested_addresses_of_a_peer_are_taken_slowly(monkeypatch: pytest.Mo
 def test_a_peer_cannot_choose_the_accepted_part_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     learned: list[PeerAddress] = []
-    discovery = run.engine.pool._discovery
+    discovery = run.engine.pool.discovery
     assert discovery is not None
     discovery._tokens[run.peer].left = 100.0
     monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
@@ -149,9 +149,9 @@ def test_a_peer_cannot_choose_the_accepted_part_of_its_addresses(monkeypatch: py
 def test_all_addresses_of_one_peer_have_one_source() -> None:
     run = Run()
     run.tell(*many(0))
-    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
-    assert {known.source for known in book._entries.values()} == {netgroup("198.51.100.1")}
-    assert len({bucket for bucket, _ in book._new.slots()}) <= 16
+    book = run.engine.pool.discovery.book  # type: ignore[union-attr]
+    assert {known.source for known in book.entries.values()} == {netgroup("198.51.100.1")}
+    assert len({bucket for bucket, _ in book.new.slots()}) <= 16
 
 
 def test_a_malformed_addr_message_disconnects_the_peer() -> None:
@@ -173,7 +173,7 @@ def test_seeds_are_asked_at_once_if_no_address_is_known() -> None:
         assert not made.dials
         made.pass_time(2.0)
         assert made.swarm.asked == [COMPACT_NEEDS]
-        sources = {book_of(made)._entries[address].source for _, address in made.dials}
+        sources = {book_of(made).entries[address].source for _, address in made.dials}
         assert len(sources) >= 2
         assert len({dialling_group(host_of(address)) for _, address in made.dials}) == len(made.dials) == 8
 
@@ -231,8 +231,8 @@ def test_a_limited_number_of_addresses_per_seed_is_taken() -> None:
     )
     failed = SeedAnswer(SEEDS[3], 0, (), OSError("gone"))
     effects = run.do(Seeded((*answers, failed)))
-    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
-    counts = Counter(known.source for known in book._entries.values())
+    book = run.engine.pool.discovery.book  # type: ignore[union-attr]
+    counts = Counter(known.source for known in book.entries.values())
     assert counts.keys() == set(SEEDS[:3])
     assert max(counts.values()) <= addresses.MAX_OF_SEED
     assert [each.event.address for each in effects if isinstance(getattr(each, "event", None), PeerWarning)] == [  # type: ignore[union-attr]

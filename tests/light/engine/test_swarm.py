@@ -101,8 +101,8 @@ def week_of(seed: int, *, without: str | None = None, forgets: bool = False, cap
                 with patch.object(owner, name, instead):
                     live(made, week, forgets=forgets)
             made.swarm.seeds_are_hostile = captured
-        book = made.engine.pool._discovery.book  # type: ignore[union-attr]
-        week.buckets = len({bucket for (bucket, _), address in book._new.slots().items() if is_made_up(address)})
+        book = made.engine.pool.discovery.book  # type: ignore[union-attr]
+        week.buckets = len({bucket for (bucket, _), address in book.new.slots().items() if is_made_up(address)})
         week.known = len(book)
     print(
         f"\nseed {seed}, without {without or ('the book' if forgets else 'nothing')}, seeds {captured and 'captured'}:"
