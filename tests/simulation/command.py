@@ -115,6 +115,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--stops", action="store_true", help="tasks of the engine are cancelled at random awaits")
     parser.add_argument("--high", action="store_true", help="a chain of more than 2,000 blocks")
+    parser.add_argument(
+        "--silent",
+        action="store_true",
+        help="a silent payment address, with a node or a tweak server that may fail or lie",
+    )
     parser.add_argument("--past", action="store_true", help="live again every life of seeds.txt: each failed once")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")

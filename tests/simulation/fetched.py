@@ -90,7 +90,7 @@ class Fetched:
         A liar can show a false filter, and so force other fetches.
         """
         world = self._world
-        if world.modes != {Mode.COMPACT} or world.may_lie():
+        if world.modes != {Mode.COMPACT} or world.may_lie() or (world.silent is not None and world.silent.reads_all):
             return
         windows = 0 if world.keychain is None else len(world.keychain.scripts)
         searches = 1 + world.restarts + world.wishes.asked + len(world.truth.forks) + windows

@@ -27,6 +27,8 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
+    AskSpent,
+    AskTweaks,
     Commit,
     Connect,
     Done,
@@ -127,6 +129,7 @@ class Process:
         give: Callable[[WatchList], None],
         discovery: Discovery | None,
         shadow: Path | None = None,
+        ask_source: Callable[[AskSpent | AskTweaks], tuple[float, Callable[[], object]]] | None = None,
     ) -> None:
         self.options = options
         self.is_running = True
@@ -150,6 +153,7 @@ class Process:
         self._overhear = overhear
         self._sent = sent
         self._answered = answered
+        self._ask_source = ask_source
         self.most_walked = 0  # records of components in one step
         self._moment = (-1.0, 0)  # the present moment, and the number of steps in it
         self._timer: Timer | None = None
@@ -324,6 +328,9 @@ class Process:
                 self._drop(peer)
             case AskSeeds(services) if self._discovery is not None:
                 self._timeline.after(self._discovery.delay(), partial(self._resolve, self._discovery, services))
+            case AskSpent(token) | AskTweaks(token) if self._ask_source is not None:
+                delay, answer_source = self._ask_source(effect)
+                self._timeline.after(delay, lambda: self.report(Worked(token, answer_source())))
             case Answer(_, txid, answer):
                 self.answers[txid] = answer
             case Done(token, value):

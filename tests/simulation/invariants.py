@@ -121,6 +121,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
     if event.hash == truth.tip and (world.modes == {Mode.COMPACT} or nobody_lies):
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
         ranges = process.ranges_of(world.wishes.watched)
+        ranges = ranges if world.silent is None else world.silent.claimed(ranges)
         there = claimed(_chain(world), ranges, doubted)
         told = {place for place in process.books.confirmed() if place.height not in doubted}
         check_same(told, there, f"at Synced {event.height} the events", oracle.scan(_chain(world), world.wishes.ever))
@@ -168,6 +169,7 @@ def check_claims(world: World, when: str) -> None:
     ranges = {
         script: found for script, found in process.ranges_stored(world.wishes.ever).items() if script in process.watch
     }
+    ranges = ranges if world.silent is None else world.silent.claimed(ranges)
     if outside := [each for script in ranges for each in ranges[script] if not 0 <= each[0] <= each[1] <= height]:
         raise Violation("honest", f"{when} blocks count as searched that are not there: {outside[0]}")
     doubted = world.doubted(process.books.synced)
@@ -239,7 +241,7 @@ def untold(world: World) -> set[bytes]:
     """
     if world.process is None or not world.options.mempool:
         return set()
-    missing = world.truth.ours_waiting(world.is_wanted) - world.process.books.waiting()
+    missing = world.truth.ours_waiting(world.is_awaited) - world.process.books.waiting()
     if world.user is not None:
         missing -= world.user.ruled_out()
     if len(world.prompt_groups(_WITNESS_S)) < 2:
@@ -259,9 +261,10 @@ def check_end(world: World) -> None:
     if world.wishes.waiting:
         raise Violation("alive", f"no answer to {next(iter(world.wishes.waiting.values()))}")
     chain = _chain(world)
-    wanted = {
-        script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)
+    wanted: dict[bytes, tuple[tuple[int, int], ...]] = {
+        script: ((first, len(chain)),) for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)
     }
+    wanted = wanted if world.silent is None else world.silent.claimed(wanted)
     doubted = world.doubted(synced)
     there = claimed(chain, wanted, doubted) if not world.may_miss() else set()
     allowed = world.truth.scan()  # a search for another script, from a lower height, finds more
@@ -275,6 +278,8 @@ def check_end(world: World) -> None:
         world.keychain.check_end(world, process)
     if world.accounts is not None:
         world.accounts.check_end(process)
+    if world.silent is not None:
+        world.silent.check_end(process)
     if world.user is not None:
         world.user.check_end()
     if not world.may_miss() and not doubted:

@@ -21,11 +21,13 @@ from simulation.plan import Outcome, Plan, Tally
 from simulation.planted import planted
 from simulation.record import Record
 from simulation.schedule import schedule_chain, schedule_faults, schedule_restores
+from simulation.silent import Silent
 from simulation.small import small_limits
 from simulation.timeline import Timeline
 from simulation.violation import Violation
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options, PeerTimeouts, Reach
+from spvfilter.light.events import Mode
 
 SETTLE_S = 2 * 3600.0  # time to settle after faults end
 _STEP_S = 20.0
@@ -98,7 +100,7 @@ def _options(plan: Plan, rng: random.Random) -> Options:
         [PeerTimeouts(), PeerTimeouts(), PeerTimeouts(filters=40, flight=30, flights=3, small_block=0)]
     )
     return Options(
-        mode=plan.mode,
+        mode=Mode.AUTO if plan.silent and plan.mode is Mode.BIP37 else plan.mode,
         mempool=rng.random() < 0.8,
         keep_filters=rng.random() < 0.3,
         from_height=rng.choice([rng.randrange(1, 200), 10_000]) if rng.random() < 0.25 else rng.choice([0, None]),
@@ -186,6 +188,9 @@ def _happen(
         turns=turns,
         user=random.Random(f"{plan.seed} {plan.mode} user") if plan.user else None,
         is_high=plan.high,
+        silent=Silent(random.Random(f"{plan.seed} {plan.mode} silent"), is_late=plan.mode is Mode.BIP37)
+        if plan.silent
+        else None,
     )
     begin(world)
     faults = plan.faults
@@ -197,6 +202,8 @@ def _happen(
         world.user.schedule(duration)
     if world.accounts is not None:
         world.accounts.schedule(duration)
+    if world.silent is not None:
+        world.silent.schedule(duration)
     if plan.restores:
         schedule_restores(world, random.Random(f"{plan.seed} {plan.mode} restores"), duration)
     world.timeline.run(duration)
@@ -205,6 +212,8 @@ def _happen(
     world.truth.receive()
     if world.accounts is not None:
         world.accounts.farewell()
+    if world.silent is not None:
+        world.silent.farewell()
     world.truth.mine()
     world.truth.receive()
     settled = 0

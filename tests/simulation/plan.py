@@ -22,6 +22,7 @@ KINDS = (
     "reorgs",
     "stops",
     "high",
+    "silent",
 )
 """Fields of a plan that make another life from the same seed."""
 
@@ -65,6 +66,8 @@ class Plan:
     """True if tasks of the engine are cancelled at random awaits."""
     high: bool = False
     """True if the chain has more than 2,000 blocks, so that filter checkpoints matter."""
+    silent: bool = False
+    """True if the wallet has a silent payment address, whose payments a node or a tweak server helps to find."""
     twins: bool = False
     """True for two lives that differ only in foreign unconfirmed transactions."""
 

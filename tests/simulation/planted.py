@@ -40,8 +40,10 @@ from spvfilter.light.engine.owntxs import OwnTx
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.reveals import Reveals
+from spvfilter.light.engine.silentblocks import SilentBlock, SilentBlocks
 from spvfilter.light.engine.status import StatusReports
 from spvfilter.light.engine.tasks import Tasks, Wait
+from spvfilter.light.engine.tweakblocks import TweakBlocks
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
@@ -969,3 +971,33 @@ def any_signature_is_valid() -> list[Change]:
         return record._replace(signatures=Signatures.VALID, counts_since=self._facts.number) if is_spend else record
 
     return [(Intake, "_verified", verified)]
+
+
+# Silent payments
+
+
+@bug(Mode.COMPACT, "Honest", kinds=("silent",))
+def a_source_that_fails_has_no_payments() -> list[Change]:
+    true = SilentBlocks._failed
+
+    def failed(self: SilentBlocks, block: SilentBlock, error: Exception) -> None:
+        true(self, block, error)
+        block.searched = block.judged = self._labels()
+
+    return [(SilentBlocks, "_failed", failed)]
+
+
+@bug(Mode.COMPACT, "Honest", kinds=("silent",))
+def tweaks_of_another_block_are_believed() -> list[Change]:
+    true = TweakBlocks._check
+
+    def check(self: TweakBlocks, block: SilentBlock, answer: object) -> None:
+        is_whole = isinstance(answer, tuple) and len(answer) == 2 and len(answer[0]) == len(block.hash)
+        true(self, block, (block.hash, answer[1]) if is_whole else answer)  # type: ignore[index]
+
+    return [(TweakBlocks, "_check", check)]
+
+
+@bug(Mode.COMPACT, "Honest", kinds=("silent",))
+def the_source_of_silent_payments_is_not_named() -> list[Change]:
+    return [(each, "source", property(lambda self: None)) for each in (SilentBlocks, TweakBlocks)]

@@ -58,7 +58,7 @@ class Truth:
         self.locks = locks
         self.coins = coins
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
-        self._accounts: frozenset[bytes] = frozenset()  # scripts that accounts may have
+        self._accounts: frozenset[bytes] = frozenset()  # scripts that accounts may have, and silent payments
         self.others_blocks: dict[
             bytes, TreeBlock
         ] = {}  # blocks of other miners that are not in the tree of the true chain
@@ -93,7 +93,7 @@ class Truth:
 
     def scan(self, from_height: int = 0) -> frozenset[oracle.Place]:
         """The wallet's matches in the best chain, from a height on."""
-        key = self.tip, len(self.locks), from_height
+        key = self.tip, len(self.locks) + len(self._accounts), from_height
         found = self._scans.get(key)
         if found is None:
             while len(self._scans) >= _MOST_SCANS:
@@ -139,6 +139,11 @@ class Truth:
         """Note the scripts of accounts. Only accounts pay them on purpose."""
         self._locks.update(locks)
         self._accounts = frozenset(locks)
+
+    def learn_payments(self, spent: Sequence[Lock], paid: Sequence[Lock]) -> None:
+        """Note the scripts that a silent payment spends, and those by which it pays the wallet."""
+        self._locks.update((lock.script_pubkey, lock) for lock in (*spent, *paid))
+        self._accounts |= {lock.script_pubkey for lock in paid}
 
     def lock_of(self, script: bytes) -> Lock | None:
         """The lock of a script for which the simulation can sign; None for any other script."""

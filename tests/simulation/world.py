@@ -22,6 +22,7 @@ from simulation.log import Log
 from simulation.node import Node
 from simulation.record import Record
 from simulation.restore import Copy
+from simulation.silent import Silent
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.user import User
@@ -74,6 +75,7 @@ class World:
         turns: random.Random | None = None,
         user: random.Random | None = None,
         is_high: bool = False,
+        silent: Silent | None = None,
     ) -> None:
         """Build the nodes, the chain and the client.
 
@@ -92,10 +94,14 @@ class World:
         self.accounts = accounts
         if accounts is not None:
             accounts.begin(self.truth)
+        self.silent = silent
+        if silent is not None:
+            silent.begin(self.truth)
         # scripts that the client is started with
         self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))
         self.keychain = keychain
         more = (*(keychain.scripts if keychain is not None else ()), *(accounts.first_scripts() if accounts else ()))
+        more += tuple(silent.first_scripts() if silent is not None else ())
         self.wishes = Wishes((*self.scripts, *more), options.from_height)
         for lock in keychain.locks if keychain is not None else ():
             self.truth.learn(lock)
@@ -108,6 +114,8 @@ class World:
         self.user = User(user, self) if user is not None else None
         if accounts is not None:
             accounts.enter(self)
+        if silent is not None:
+            silent.enter(self)
         self.forged: dict[bytes, bytes] = {}  # spends without valid signatures, which no block may contain, by txid
         self.restarts = 0
         self.restored_at = -inf  # when an earlier copy of the database was restored
@@ -152,6 +160,8 @@ class World:
             self.options = replace(
                 self.options, mode=self._turns.choice(list(Mode)), keep_filters=self._turns.random() < 0.5
             )
+        if self.silent is not None:
+            self.options = self.silent.sources.choose(self.options)
         self.modes.add(self.options.mode)
         self.record.note("boot", self.options.mode)
         try:
@@ -199,6 +209,7 @@ class World:
             self._give,
             self.discovery,
             self._path.with_suffix(".shadow") if self.user is not None else None,
+            self.silent.sources.ask if self.silent is not None else None,
         )
 
     def _give(self, watch: WatchList) -> None:
@@ -206,6 +217,8 @@ class World:
             self.keychain.give(watch)
         if self.accounts is not None:
             self.accounts.give(watch, self._path)
+        if self.silent is not None:
+            self.silent.give(watch, self._path)
 
     def _answered(self, token: int, value: object) -> None:
         request = self.wishes.waiting.get(token)
@@ -213,6 +226,9 @@ class World:
         if self.accounts is not None:
             assert request is not None
             self.accounts.answered(token, request, value)
+        if self.silent is not None:
+            assert request is not None
+            self.silent.answered(request, value)
 
     def kill(self) -> None:
         """End the client at once."""
@@ -244,6 +260,8 @@ class World:
         invariants.check_signed(event, self.forged)
         if self.accounts is not None:
             self.accounts.told(event)
+        if self.silent is not None:
+            self.silent.told(event)
         process.books.take(event)
         process.books.compare(event, process.disk.store)
         self.log.told(event, process.disk.store)
@@ -285,8 +303,15 @@ class World:
         """Return True if the client must find a script. A keychain's script must be in the window."""
         if self.is_of_keychain(script):
             return self.process is not None and script in self.process.watch
+        if self.silent is not None and self.silent.has(script):
+            return self.silent.is_wanted(script)
         # an account may have been removed with a script that the wallet had before
         return self.accounts is None or self.accounts.owner(script) is None or script in self.wishes.watched
+
+    def is_awaited(self, script: bytes) -> bool:
+        """Return True if the client must report an unconfirmed payment to a script. It finds silent ones in blocks."""
+        is_known = self.silent is None or not self.silent.has(script) or script in self.process.watch  # type: ignore[union-attr]
+        return is_known and self.is_wanted(script)
 
     def has_prompt_peer(self, seconds: float) -> bool:
         """Return True if a prompt, honest node with all services has been connected for a number of seconds."""

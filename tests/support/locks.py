@@ -77,6 +77,11 @@ def sign_again(raw: bytes, spent: TxOut) -> bytes:
     return signing.build_tx([txin], outputs, version=tx.version, lock_time=tx.lock_time)
 
 
+def private_key_of(script: bytes) -> bytes | None:
+    """The numbered private key that alone signs for a script; None if there is none."""
+    return _SECRETS.get(script)
+
+
 def is_signed(lock: Lock) -> bool:
     """True if numbered keys sign the spends of a lock."""
     return any(name in _SECRETS for name in (lock.script_pubkey, *multisig_keys(lock.script_pubkey)))

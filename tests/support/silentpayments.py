@@ -243,10 +243,11 @@ def tweak_of(raw: bytes, scripts: Sequence[bytes | None]) -> bytes | None:
     from btclib_secp256k1 import keys
 
     _, candidate = silent_candidate(raw, 0, scripts)
-    if candidate is None or candidate.paths or candidate.hashed:
+    if candidate is None or candidate.paths:
         return None
     found = [b"\2" + candidate.taproot_keys[at : at + 32] for at in range(0, len(candidate.taproot_keys), 32)]
     found += [candidate.keys[at : at + 33] for at in range(0, len(candidate.keys), 33)]
+    found += [sig[-33:] for sig, key_hash in candidate.hashed if hash160(sig[-33:]) == key_hash]  # plain P2PKH
     if not found:
         return None
     total = bytes(keys.pubkey_combine(found))
