@@ -237,6 +237,9 @@ class PeerHeaders:
             self._ask_on(peer, view)
         elif peer.state is PeerState.GREETING:
             context.pool.move(peer, PeerState.READY)
+        if view.is_due and view.fence is None:  # the pong does not count any more
+            view.is_due = False
+            self.ask(peer)
         context.changed()
 
     def _latest_time(self, peer: Peer) -> int:

@@ -427,6 +427,18 @@ def test_unrequested_messages_cause_no_more_requests_than_pongs(
     assert 4 <= asked <= 9
 
 
+def test_new_headers_before_the_pong_do_not_end_the_questions() -> None:
+    """The peer announced a block between an empty answer and new headers. Once, it was never asked again."""
+    run = Run(Mode.COMPACT)
+    unknown = wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))
+    messages: list[Message] = [unknown, wire.Headers(()), unknown, wire.Headers(_BRANCH[:1])]
+    effects = [effect for message in messages for effect in run.do(Heard(1, message))]
+    assert sum(isinstance(message, wire.GetHeaders) for message in run.sent(effects)) == 2
+    run.pong([*effects, *run.do(Heard(1, wire.Headers(())))])
+    asked = run.sent(run.do(Heard(1, unknown)))
+    assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
+
+
 def test_a_bounded_number_of_absent_addresses_is_remembered() -> None:
     run = Run(Mode.COMPACT)
     headers, requests = run.engine._filter_headers, run.engine._blocks
