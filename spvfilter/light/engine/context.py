@@ -6,12 +6,13 @@ import random
 from dataclasses import dataclass, field
 
 from spvfilter.chain import HeaderChain
+from spvfilter.errors import PeerError
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.longchange import LongChange
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.tasks import Tasks
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.scanned import ScannedBlock
@@ -59,6 +60,13 @@ class Context:
     def changed(self) -> None:
         """Something happened that may allow the engine to do more."""
         self.is_due = True
+
+    def failed(self, peer: Peer, error: Exception) -> None:
+        """Drop a peer whose task has ended by an error of the peer. Any other error is a bug, and is raised."""
+        if not isinstance(error, PeerError):
+            raise error
+        self.pool.drop(peer, error, self.now)
+        self.changed()
 
 
 def is_next(context: Context, block: ScannedBlock) -> bool:

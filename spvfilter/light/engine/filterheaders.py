@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from spvfilter.chain.difficulty import PERIOD as _PERIOD
-from spvfilter.errors import LieError, PeerError, UselessPeerError
+from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip158 import filter_headers
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
@@ -124,13 +124,6 @@ class FilterHeaders:
         self._former_supporters.pop(peer.address, None)
         self._coverage.remove_filter_dispute(peer.address)
 
-    def _failed(self, peer: Peer, error: Exception) -> None:
-        """The task of a peer has ended by an error of the peer."""
-        if not isinstance(error, PeerError):
-            raise error
-        self._context.pool.drop(peer, error, self._context.now)
-        self._context.changed()
-
     def _gone(self, peer: Peer) -> None:
         stated = self._stated.pop(peer, None)
         if stated is not None and stated.task is not None:
@@ -212,7 +205,7 @@ class FilterHeaders:
             stated = self._stated_by(peer)
             if stated.task is None or stated.task.is_done:
                 what = f"compare filter headers with {peer.address}"
-                stated.task = tasks.begin(partial(self._hear, peer), what, partial(self._failed, peer))
+                stated.task = tasks.begin(partial(self._hear, peer), what, partial(self._context.failed, peer))
                 tasks.run()
             self._resume_ended(stated)
             stated.moved.announce()
