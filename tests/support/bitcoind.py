@@ -25,6 +25,7 @@ OPTIONS = (
     *("-fixedseeds=0", "-discover=0", "-listenonion=0", "-natpmp=0", "-printtoconsole=0", "-fallbackfee=0.0001"),
     *("-blockfilterindex=1", "-peerblockfilters=1", "-peerbloomfilters=1", "-txindex=1"),
     "-whitelist=noban@127.0.0.1",  # it then announces transactions at once, which keeps the tests short
+    *("-keypool=100", "-unsafesqlitesync=1"),  # wallets cost seconds otherwise; a kill loses nothing
 )
 
 
