@@ -41,7 +41,7 @@ def replacing(path: pathlib.Path, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename == name:
             raise OSError(error.errno, error.strerror, str(path)) from None  # a failed rename names both files
-        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+        if isinstance(error, OSError) and error.errno in (*NO_ROOM, errno.EFBIG) and error.filename is None:
             error.filename = str(path)  # a failed write names no file
         raise
     _system.sync_directory(path.parent)

@@ -80,8 +80,9 @@ def test_a_failing_disk_leaves_only_the_old_file(path: Path, call: str, monkeypa
 @pytest.mark.parametrize("size", [(1 << 16) + 1, 1 << 20])
 def test_a_full_disk_leaves_only_the_old_file(path: Path, size: int) -> None:
     path.write_bytes(b"old")
-    with pytest.raises(OSError, match="File too large"), replacing(path) as file:
+    with pytest.raises(OSError, match="File too large") as caught, replacing(path) as file:
         file.write(bytes(size))
+    assert caught.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert names_beside(path) == ["file"]
 
