@@ -110,6 +110,7 @@ class NodeExport:
         # wrote or checked all of their files.
         self._finished: list[FinishedPart] = []
         self._written: list[WrittenPart] = []
+        self._left = 0  # time of the directory's last change when the last run ended: each run locks and changes it
 
     async def run(self, engine: Engine | None = None) -> dict[str, list[Path]]:
         """Fetch the blocks up to the node's tip, and write their tables, by default in one thread.
@@ -126,6 +127,8 @@ class NodeExport:
             OSError: A file cannot be read or written.
         """
         folder, node = self.directory / _FOLDER, self.blocks.node
+        if await to_its_end(self._changed_at) != self._left:  # another process may have left files
+            self._written = []
         is_new = await to_its_end(Manifest.read, self.directory) is None
         await self._begun.begin()
         with PartDirectory(folder).locked():
@@ -151,7 +154,12 @@ class NodeExport:
                 self.report.parts_kept = len({*before.finished} & {*(after or before).finished})
                 new = self.plan.blocks - before.blocks + gone
                 self.report.change = ChainChange(max(new, 0), gone - min(new, 0))
+            self._left = await to_its_end(self._changed_at)
             return files
+
+    def _changed_at(self) -> int:
+        """Return when the directory was last changed, in nanoseconds of Unix time; 0 if it does not exist."""
+        return self.directory.stat().st_mtime_ns if self.directory.exists() else 0
 
     async def _place(self, spool: BlockSpool) -> tuple[int, Listing | None]:
         """Find the place at which the export continues, and remove what is no longer in the node's chain.
