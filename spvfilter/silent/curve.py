@@ -110,13 +110,39 @@ class LabelTable:
         for number in numbers:
             label, tweak = ours.label(scan_key, number)
             self.numbers[label], self.tweaks[number] = number, tweak
+        self._fill({label: (0, number, self.tweaks[number]) for label, number in self.numbers.items()})
+
+    def _fill(self, rows: dict[bytes, tuple[int, int | None, bytes]]) -> None:
+        """Make the table of labels, each with the number of its owner, its own number and its tweak."""
+        self.owners: dict[bytes, tuple[int, int | None]] = {label: row[:2] for label, row in rows.items()}
+        """The spend key and the number of each label, by its 33 bytes. The spend key is 0 unless keys are joined."""
         self.memory: Any = library().ffi.NULL
         """The table; NULL if there are no labels."""
-        if self.numbers:
-            ordered = sorted(self.numbers)
+        if rows:
+            ordered = sorted(rows)
             raw = len(ordered).to_bytes(library().ffi.sizeof("size_t"), sys.byteorder)
-            raw += b"".join(ordered) + b"".join(self.tweaks[self.numbers[label]] for label in ordered)
+            raw += b"".join(ordered) + b"".join(rows[label][2] for label in ordered)
             self.memory = library().ffi.new("unsigned char[]", raw)
+
+    def joined(self, others: Iterable[tuple[bytes, LabelTable]], spend_pubkey: bytes) -> LabelTable:
+        """Return a table that also finds the outputs of other spend keys of the same scan key.
+
+        The difference of another spend key to `spend_pubkey` acts as one more label, whose tweak is zero.
+        """
+        keys, made = library().keys, LabelTable(b"", ())
+        rows: dict[bytes, tuple[int, int | None, bytes]] = {
+            label: (0, number, self.tweaks[number]) for label, number in self.numbers.items()
+        }
+        negated = bytes(keys.pubkey_negate(spend_pubkey))
+        for owner, (other, table) in enumerate(others, 1):
+            if (difference := sum_of(other, negated)) is None:
+                continue
+            rows[difference] = (owner, None, bytes(32))
+            for label, number in table.numbers.items():
+                if (point := sum_of(difference, label)) is not None:
+                    rows[point] = (owner, number, table.tweaks[number])
+        made._fill(rows)
+        return made
 
 
 def scan(scan_key: bytes, summary: Point, spend_pubkey: Point, outputs: list[Point], labels: LabelTable) -> list[Any]:

@@ -77,6 +77,15 @@ def _judge(raw: bytes, at: int, spent: Scripts | None, scanners: Sequence[Silent
     judged.candidates += 1
     judged.unjudged += candidate.unknown > 0
     if (inputs := read_inputs(candidate)) is not None:
-        for number, scanner in enumerate(scanners):
-            judged.payments += [Payment(number, output) for output in scanner.find(inputs)]
+        for group in groups_of(scanners):
+            first, *others = (scanners[number] for number in group)
+            judged.payments += [Payment(group[at], output) for at, output in first.find_with(others, inputs)]
     return end
+
+
+def groups_of(scanners: Sequence[SilentScanner]) -> list[list[int]]:
+    """Return the indexes of the scanners in groups with the same scan key."""
+    groups: dict[bytes, list[int]] = {}
+    for number, scanner in enumerate(scanners):
+        groups.setdefault(scanner.scan_pubkey, []).append(number)
+    return list(groups.values())

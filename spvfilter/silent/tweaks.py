@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from spvfilter.errors import FormatError
 from spvfilter.kernel import walk_block
-from spvfilter.silent.scanner import SilentOutput, SilentScanner
-from spvfilter.silent.search import Payment
+from spvfilter.silent.scanner import SilentOutput, SilentScanner, find_by_tweak
+from spvfilter.silent.search import Payment, groups_of
 
 MAX_TWEAKS = 9_009
 """Largest number of tweaks of a block: a transaction with one input and one taproot output weighs 444 units."""
@@ -36,14 +36,17 @@ def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequen
     for at, keys in enumerate(outputs):
         for key in keys:
             holders.setdefault(key, []).append(at)
+    groups = groups_of(scanners)
     found: list[Payment] = []
     for tweak in dict.fromkeys(tweaks) if holders else ():
-        for number, scanner in enumerate(scanners):
-            secret = _shared(scanner, tweak)
-            for at in {at for key, _ in scanner.keys(secret, 0) for at in holders.get(key, ())}:
+        for group in groups:
+            together = [scanners[number] for number in group]
+            secret = _shared(together[0], tweak)
+            first = (key for scanner in together for key, _ in scanner.keys(secret, 0))
+            for at in {at for key in first for at in holders.get(key, ())}:
                 found += (
-                    Payment(number, SilentOutput(index, key, whole, label))
-                    for key, label, whole in scanner.find_by_tweak(secret, outputs[at])
+                    Payment(group[owner], SilentOutput(index, key, whole, label))
+                    for owner, key, label, whole in find_by_tweak(together, secret, outputs[at])
                     for index in outputs[at][key]
                 )
     return found

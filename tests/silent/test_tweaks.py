@@ -8,21 +8,28 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError
 from spvfilter.kernel import walk_block
 from spvfilter.silent.scanner import SilentScanner
-from spvfilter.silent.search import search_block
+from spvfilter.silent.search import search_block, search_tx
 from spvfilter.silent.tweaks import first_scripts, search_block_by_tweaks
 from support import build
-from support.silentpayments import Wallet, payment, tweak_of
+from support.silentpayments import ORDER, Wallet, payment, public, tweak_of
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")
 
 MINE, SECOND, OTHER = Wallet(), Wallet(scan=13, spend=17), Wallet(scan=5)
+SAME = Wallet(spend=19)  # the scan key of MINE
 SCANNERS = [
     SilentScanner(MINE.scan_key, MINE.spend_pubkey, labels=(0, 1, 2)),
     SilentScanner(SECOND.scan_key, SECOND.spend_pubkey, labels=()),
+    SilentScanner(SAME.scan_key, SAME.spend_pubkey, labels=(0, 3)),
 ]
 ADDRESSES = st.sampled_from(
-    [MINE.address(), MINE.address(0), MINE.address(1), MINE.address(9), SECOND.address(), OTHER.address()]
+    [
+        *(MINE.address(label) for label in (None, 0, 1, 9)),
+        *(SAME.address(label) for label in (None, 0, 3)),
+        SECOND.address(),
+        OTHER.address(),
+    ]
 )
 PAYMENTS = st.lists(st.tuples(st.lists(ADDRESSES, min_size=1, max_size=4), st.booleans()), min_size=1, max_size=4)
 
@@ -65,3 +72,18 @@ def test_a_tweak_off_the_curve_is_refused(tweak: bytes) -> None:
     for search in (lambda: first_scripts([tweak], SCANNERS), lambda: search_block_by_tweaks(block, [tweak], SCANNERS)):
         with pytest.raises(FormatError, match="not a point of the curve"):
             search()
+
+
+@given(st.permutations([(MINE, None), (SAME, None), (MINE, 1), (SAME, 3), (SAME, 0), (SAME, None)]))
+def test_wallets_of_one_scan_key_are_searched_together(order: list[tuple[Wallet, int | None]]) -> None:
+    raw, spent = payment([wallet.address(label) for wallet, label in order])
+    found = {
+        each.output.index: each for each in search_tx(raw, [each.script_pubkey for each in spent], SCANNERS).payments
+    }
+    assert [(found[n].scanner, found[n].output.label) for n in range(len(order))] == [
+        (0 if wallet is MINE else 2, label) for wallet, label in order
+    ]
+    for number, (wallet, _) in enumerate(order):
+        tweak = int.from_bytes(found[number].output.tweak, "big")
+        private = (int.from_bytes(wallet.spend_key, "big") + tweak) % ORDER
+        assert public(private)[1:] == found[number].output.key
