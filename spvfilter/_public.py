@@ -45,21 +45,27 @@ _LATE = 0x20 | 0x200
 
 
 def _named(defined: T) -> T:
-    """Let the constructor and the public methods of a class name an argument of a wrong type.
+    """Let the constructor and the public methods of a class, inherited ones too, name an argument of a wrong type.
 
     For a value that is not a member of an enumeration, they raise ParameterError.
     """
-    is_protocol = getattr(defined, "_is_protocol", False)
-    for name, member in list(vars(defined).items()):
-        if name == "__init__" and (hasattr(defined, "__post_init__") or not is_dataclass(defined)):
-            setattr(defined, name, naming(member))
-        elif isinstance(member, (classmethod, staticmethod)) and not name.startswith("_"):
-            setattr(defined, name, type(member)(naming(member.__func__)))
-        elif isinstance(member, FunctionType) and not name.startswith("_") and not is_protocol:
-            setattr(defined, name, naming(member))
+    for base in defined.__mro__:  # type: ignore[attr-defined]  # it is a class
+        if base.__module__.partition(".")[0] == "spvfilter" and not base.__module__.startswith("spvfilter.kernel"):
+            _name_members(base)  # of a base class that is not public, too
     if isinstance(defined, EnumType) and "_missing_" not in vars(defined):
         setattr(defined, "_missing_", classmethod(_no_member))  # noqa: B010  type checkers forbid the assignment
     return defined
+
+
+def _name_members(cls: type) -> None:
+    is_protocol = getattr(cls, "_is_protocol", False)
+    for name, member in list(vars(cls).items()):
+        if name == "__init__" and (hasattr(cls, "__post_init__") or not is_dataclass(cls)):
+            setattr(cls, name, naming(member))
+        elif isinstance(member, (classmethod, staticmethod)) and not name.startswith("_"):
+            setattr(cls, name, type(member)(naming(member.__func__)))
+        elif isinstance(member, FunctionType) and not name.startswith("_") and not is_protocol:
+            setattr(cls, name, naming(member))
 
 
 def _no_member(cls: type[Enum], value: object) -> object:
@@ -76,6 +82,8 @@ def naming(function: T) -> T:
     - all errors if all arguments fit their annotations.
     """
     if not isinstance(function, FunctionType) or function.__code__.co_flags & _LATE:
+        return function
+    if function.__code__.co_filename == naming.__code__.co_filename:  # it is decorated already
         return function
     if function.__code__.co_flags & _COROUTINE:
         return _naming_later(function)  # type: ignore[return-value]  # it takes the arguments of the function

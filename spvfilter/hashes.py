@@ -6,8 +6,12 @@ Hashes are returned as bytes in wire order. Block explorers show them reversed: 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import mmh3
+
+from spvfilter._arguments import named
+from spvfilter.errors import ParameterError
 
 __all__ = [
     "hash160",
@@ -22,12 +26,18 @@ _M64 = (1 << 64) - 1
 
 def sha256d(data: bytes) -> bytes:
     """Return the double SHA-256 of `data`, 32 bytes. Txids, block hashes and checksums use it."""
-    return hashlib.sha256(hashlib.sha256(data).digest()).digest()
+    try:
+        return hashlib.sha256(hashlib.sha256(data).digest()).digest()
+    except TypeError as error:
+        raise named(sha256d, error, data) from None
 
 
 def hash160(data: bytes) -> bytes:
     """Return the RIPEMD-160 of the SHA-256 of `data`, 20 bytes. Works even if OpenSSL has no RIPEMD-160."""
-    return _ripemd160(hashlib.sha256(data).digest())
+    try:
+        return _ripemd160(hashlib.sha256(data).digest())
+    except TypeError as error:
+        raise named(hash160, error, data) from None
 
 
 def _ripemd160(data: bytes) -> bytes:
@@ -40,13 +50,28 @@ def _ripemd160(data: bytes) -> bytes:
 
 
 def murmur3(data: bytes, seed: int) -> int:
-    """Return the MurmurHash3 x86_32 of `data`, a u32; `seed` is a u32 (BIP-37 § Bloom filter format)."""
-    return mmh3.mmh3_32_uintdigest(data, seed)
+    """Return the MurmurHash3 x86_32 of `data`, a u32 (BIP-37 § Bloom filter format).
+
+    Raises ParameterError if `seed` is not a u32.
+    """
+    try:
+        return mmh3.mmh3_32_uintdigest(data, seed)
+    except (TypeError, ValueError) as error:
+        raise _refused(murmur3, error, data, seed) from None
 
 
 def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
-    """Return the MurmurHash3 x64_128 of `data` as two u64; `seed` is a u32."""
-    return mmh3.mmh3_x64_128_utupledigest(data, seed)
+    """Return the MurmurHash3 x64_128 of `data` as two u64. Raises ParameterError if `seed` is not a u32."""
+    try:
+        return mmh3.mmh3_x64_128_utupledigest(data, seed)
+    except (TypeError, ValueError) as error:
+        raise _refused(murmur3_x64_128, error, data, seed) from None
+
+
+def _refused(function: Callable[..., object], error: Exception, data: bytes, seed: int) -> Exception:
+    if isinstance(error, ValueError):
+        return ParameterError(f"seed must be from 0 to 2^32 - 1, not {seed}")
+    return named(function, error, data, seed)
 
 
 def siphash24(data: bytes, key: bytes) -> int:
@@ -54,6 +79,13 @@ def siphash24(data: bytes, key: bytes) -> int:
 
     `key` is 16 bytes long: k0 and k1, each as u64 little endian.
     """
+    try:
+        return _siphash24(data, key)
+    except TypeError as error:
+        raise named(siphash24, error, data, key) from None
+
+
+def _siphash24(data: bytes, key: bytes) -> int:
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
     v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
     v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573

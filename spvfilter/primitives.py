@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, Self, SupportsBytes
 
+from spvfilter._arguments import named
 from spvfilter._public import naming, readable
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
@@ -60,7 +61,10 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
 
 def hash_to_hex(hash_: bytes) -> str:
     """Return a hash as block explorers show it: its bytes in reversed order, in hex."""
-    return hash_[::-1].hex()
+    try:
+        return hash_[::-1].hex()
+    except (TypeError, AttributeError) as error:
+        raise named(hash_to_hex, error, hash_) from None
 
 
 @naming
@@ -95,15 +99,18 @@ def compact_size(value: int) -> bytes:
 
     Raises ParameterError if `value` is negative or does not fit into 64 bits.
     """
-    if value < 0 or value > 0xFFFFFFFFFFFFFFFF:
-        raise ParameterError(f"a CompactSize must be from 0 to 2^64 - 1, not {value}")
-    if value < 0xFD:
-        return bytes((value,))
-    if value <= 0xFFFF:
-        return b"\xfd" + value.to_bytes(2, "little")
-    if value <= _U32_MAX:
-        return b"\xfe" + value.to_bytes(4, "little")
-    return b"\xff" + value.to_bytes(8, "little")
+    try:
+        if value < 0 or value > 0xFFFFFFFFFFFFFFFF:
+            raise ParameterError(f"a CompactSize must be from 0 to 2^64 - 1, not {value}")
+        if value < 0xFD:
+            return bytes((value,))
+        if value <= 0xFFFF:
+            return b"\xfd" + value.to_bytes(2, "little")
+        if value <= _U32_MAX:
+            return b"\xfe" + value.to_bytes(4, "little")
+        return b"\xff" + value.to_bytes(8, "little")
+    except (TypeError, AttributeError) as error:
+        raise named(compact_size, error, value) from None
 
 
 def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
@@ -120,11 +127,14 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
     Raises:
         FormatError: It is truncated, not in its shortest form, or above 33,554,432 (Core's MAX_SIZE).
     """
-    if at >= len(raw):
-        raise FormatError("truncated: no byte left", offset=at, field=field)
-    first = raw[at]
-    if first < 0xFD:
-        return first, at + 1
+    try:
+        if at >= len(raw):
+            raise FormatError("truncated: no byte left", offset=at, field=field)
+        first = raw[at]
+        if first < 0xFD:
+            return first, at + 1
+    except TypeError as error:
+        raise named(read_compact_size, error, raw, at, field) from None
     width = 1 << (first - 0xFC)  # fd → 2, fe → 4, ff → 8
     end = at + 1 + width
     if end > len(raw):
@@ -175,6 +185,11 @@ class Reader:
             raise FormatError(f"{len(self.raw) - self.at} trailing bytes", offset=self.at, field=field)
 
 
+def _check_int(name: str, value: object, unit: str = "") -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected a whole number{unit}, not {type(value).__name__}")
+
+
 @dataclass(frozen=True, slots=True)
 class OutPoint:
     """A reference to one output of a transaction.
@@ -194,17 +209,23 @@ class OutPoint:
         return hash_to_hex(self.txid)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.txid, bytes):
+            raise TypeError(f"txid: expected 32 bytes, not {type(self.txid).__name__}: OutPoint.from_text takes text")
         if len(self.txid) != 32:
             raise ParameterError(f"a txid must be 32 bytes long, not {len(self.txid)}")
+        _check_int("index", self.index)
         if not 0 <= self.index <= _U32_MAX:
             raise ParameterError(f"an output index must be from 0 to {_U32_MAX}, not {self.index}")
 
     @classmethod
     def parse(cls, raw: bytes) -> OutPoint:
         """Parse the 36 bytes of an outpoint. Raises FormatError for any other length."""
-        if len(raw) != 36:
-            raise FormatError(f"an outpoint must be 36 bytes long, not {len(raw)}", offset=0, field="outpoint")
-        return cls(bytes(raw[:32]), int.from_bytes(raw[32:], "little"))
+        try:
+            if len(raw) != 36:
+                raise FormatError(f"an outpoint must be 36 bytes long, not {len(raw)}", offset=0, field="outpoint")
+            return cls(bytes(raw[:32]), int.from_bytes(raw[32:], "little"))
+        except TypeError as error:
+            raise named(cls.parse, error, raw) from None
 
     @classmethod
     @naming
@@ -255,8 +276,7 @@ class TxOut:
                 "script_pubkey: expected bytes, such as address_to_script returns, not"
                 f" {type(self.script_pubkey).__name__}"
             )
-        if not isinstance(self.value, int) or isinstance(self.value, bool):
-            raise TypeError(f"value: expected a whole number of satoshi, not {type(self.value).__name__}")
+        _check_int("value", self.value, " of satoshi")
         if not 0 <= self.value < 1 << 63:
             raise ParameterError(f"value: expected 0 to 2^63 - 1 satoshi, not {self.value}")
 
@@ -310,20 +330,30 @@ class Header:
         return hash_to_hex(self.hash)
 
     def __post_init__(self) -> None:
+        for name, hash_ in (("previous", self.previous), ("merkle_root", self.merkle_root)):
+            if not isinstance(hash_, bytes):
+                raise TypeError(f"{name}: expected 32 bytes, not {type(hash_).__name__}")
+        _check_int("version", self.version)
         if len(self.previous) != 32 or len(self.merkle_root) != 32:
             raise ParameterError(f"hashes must be 32 bytes long, not {len(self.previous)} and {len(self.merkle_root)}")
         if not -(1 << 31) <= self.version < 1 << 31:
             raise ParameterError(f"version is not an i32: {self.version}")
         for name, value in (("time", self.time), ("bits", self.bits), ("nonce", self.nonce)):
+            _check_int(name, value)
             if not 0 <= value <= _U32_MAX:
                 raise ParameterError(f"{name} is not a u32: {value}")
 
     @classmethod
     def parse(cls, raw: bytes) -> Header:
         """Parse the 80 bytes of a header. Raises FormatError for any other length."""
-        if len(raw) != HEADER_SIZE:
-            raise FormatError(f"a header must be {HEADER_SIZE} bytes long, not {len(raw)}", offset=0, field="header")
-        return cls(*_HEADER.unpack(raw))
+        try:
+            if len(raw) != HEADER_SIZE:
+                raise FormatError(
+                    f"a header must be {HEADER_SIZE} bytes long, not {len(raw)}", offset=0, field="header"
+                )
+            return cls(*_HEADER.unpack(raw))
+        except TypeError as error:
+            raise named(cls.parse, error, raw) from None
 
     def __bytes__(self) -> bytes:
         return _HEADER.pack(self.version, self.previous, self.merkle_root, self.time, self.bits, self.nonce)

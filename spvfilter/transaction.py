@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from spvfilter._arguments import named
 from spvfilter._public import readable
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
 from spvfilter.primitives import OutPoint, Reader, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
@@ -50,9 +51,11 @@ class Transaction:
     @classmethod
     def parse(cls, raw: bytes) -> Self:
         """Parse a serialized transaction. Raises FormatError unless `raw` is exactly one transaction."""
-        refuse_psbt(raw)
         try:
+            refuse_psbt(raw)
             span = parse_tx(raw)
+        except TypeError as error:
+            raise named(cls.parse, error, raw) from None
         except FormatError:
             if raw[:6] == b"cHNidP":
                 raise FormatError(
@@ -136,12 +139,20 @@ class Transaction:
 
     def output(self, index: int) -> TxOut:
         """Return the output at `index`. Raises IndexError if there is no such output."""
-        at, start, end = self.span.outputs[index]
+        try:
+            at, start, end = self.span.outputs[index]
+        except TypeError as error:
+            raise named(self.output, error, index) from None
         return TxOut.parsed(int.from_bytes(self.raw[at : at + 8], "little", signed=True), self.raw[start:end])
 
     def outpoint(self, index: int) -> bytes:
-        """Return the outpoint of the output at `index`, 36 bytes."""
-        return self.txid + index.to_bytes(4, "little")
+        """Return the outpoint of the output at `index`, 36 bytes. Raises ParameterError if `index` is not a u32."""
+        try:
+            return self.txid + index.to_bytes(4, "little")
+        except OverflowError:
+            raise ParameterError(f"index must be from 0 to 2^32 - 1, not {index}") from None
+        except AttributeError as error:
+            raise named(self.outpoint, error, index) from None
 
 
 @readable

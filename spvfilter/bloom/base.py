@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar, Literal, Self
 
-from spvfilter._public import naming
 from spvfilter.bloom import fileformat, rates, sizing
 from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.fileformat import (
@@ -299,7 +298,6 @@ class GenericFilter:
         fileformat.write_to(file, self.header(), self.body)
         return file.getvalue()
 
-    @naming
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the filter to a file. A new file atomically replaces the file at `path`, and is flushed to disk.
 

@@ -174,7 +174,7 @@ def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
     """Return the pieces of a NumPy array."""
     if array.dtype.kind in ("O", "T"):  # NumPy has no buffer for objects and for strings of variable length
         if array.ndim != 1:
-            raise TypeError(f"an array of key objects must have one dimension, not {array.ndim}")
+            raise TypeError(f"an array of keys must have one dimension, not {array.ndim}")
         return _lists(array)
     if array.dtype.kind not in _BUFFERED:
         raise TypeError(f"an array of keys holds text, byte strings or integers, not {array.dtype}")
@@ -189,7 +189,7 @@ def _lists(array: Any) -> Iterator[tuple[int, object]]:
 def _of_pandas(pandas: Any, keys: Any, skip: bool) -> BatchPieces:
     if isinstance(keys, pandas.DataFrame):
         if keys.shape[1] != 1:
-            raise TypeError(f"expected one column, not a table of {keys.shape[1]}: choose one of them")
+            raise TypeError(f"keys: expected one column, not a table of {keys.shape[1]}: choose one of them")
         keys = keys.iloc[:, 0]
     import numpy  # pandas has imported it already
 

@@ -144,7 +144,7 @@ def test_the_encode_function_gets_the_padded_keys() -> None:
 
 
 def test_a_filter_of_texts_refuses_byte_strings_first() -> None:
-    with pytest.raises(TypeError, match="expects a column of text"):
+    with pytest.raises(TypeError, match="expected a column of text"):
         BloomFilter(10, 0.1, encode="utf-8").update(np.array([b"a"]))
 
 
@@ -313,7 +313,7 @@ def test_columns_import_no_library() -> None:
 
 # Libraries
 
-TWO = "expected one column, not a table of 2: choose one of them"
+TWO = "keys: expected one column, not a table of 2: choose one of them"
 
 
 @pytest.fixture
@@ -476,7 +476,7 @@ def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, 
         (
             "utf-8",
             lambda pandas, **_: pandas.Series([b"a"]),
-            "a filter that encodes utf-8 expects a str, not bytes",
+            "the key must be a str, not bytes: the filter encodes its keys as utf-8",
         ),
         ("int64", lambda pandas, **_: pandas.Series([True]), "integers in one dimension, not a buffer of '\\?' with 1"),
         (
@@ -491,7 +491,7 @@ def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, 
         (
             "utf-8",
             lambda pyarrow, **_: pyarrow.array([b"a"]),
-            "a filter that encodes utf-8 expects a column of text, not of binary",
+            "expected a column of text, not of binary: the filter encodes its keys as utf-8",
         ),
         ("int64", lambda pyarrow, **_: pyarrow.array([True]), "not of Arrow's type 'b'"),
         ("int64", lambda polars, **_: polars.Series([1.5]), "not of Arrow's type 'g'"),

@@ -223,7 +223,7 @@ def test_a_key_that_is_not_bytes_needs_encode(key: object) -> None:
     made = small()
     for call in (made.add, made.__contains__, made.positions):
         with pytest.raises(
-            TypeError, match=f"expected a bytes-like key, not {type(key).__name__}: other keys need `encode`"
+            TypeError, match=f"the key must be bytes-like, not {type(key).__name__}: keys of other types need `encode`"
         ):
             call(key)
     assert not made

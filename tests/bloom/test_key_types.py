@@ -57,6 +57,21 @@ def test_int_out_of_range_is_a_type_error_everywhere(kind: str, call: str, encod
     assert not made
 
 
+@pytest.mark.parametrize(("encode", "wrong"), [(None, "text"), ("utf-8", b"bytes"), ("int64", 0.5), ("uint32", "1")])
+@pytest.mark.parametrize("kind", FILTERS)
+def test_a_key_of_a_wrong_type_is_named(kind: str, encode: Any, wrong: object) -> None:
+    made = FILTERS[kind](encode)
+    for name, call in CALLS.items():
+        if kind == "counting" or name not in ONLY_COUNTING:
+            with pytest.raises(TypeError, match=rf"^the key must be .*, not {type(wrong).__name__}: .*\bkeys\b"):
+                call(made, wrong)
+    for keys in (5, None, object()):
+        wanted = f"^keys: expected an iterable, a buffer or a column, not {type(keys).__name__}$"
+        for batch in (made.update, made.contains_many):
+            with pytest.raises(TypeError, match=wanted):
+                batch(keys)
+
+
 @pytest.mark.parametrize("encode", OUTSIDE)
 def test_number_out_of_range_in_a_column_is_refused(encode: str) -> None:
     made = BloomFilter(100, 0.01, encode=encode)

@@ -310,5 +310,7 @@ def test_internals_are_private() -> None:
 
 @pytest.mark.parametrize("key", ["text", 7])
 def test_the_error_for_a_key_explains_encode(key: object) -> None:
-    with pytest.raises(TypeError, match="other keys need `encode`, such as 'utf-8' for str or 'int64' for int"):
+    with pytest.raises(
+        TypeError, match="keys of other types need `encode`, such as 'utf-8' for str or 'int64' for int"
+    ):
         BloomFilter(10, 0.1).add(key)

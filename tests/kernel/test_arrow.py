@@ -238,7 +238,9 @@ def test_a_failing_stream_reports_its_error(kernel: Kernel, given: dict[str, Any
 
 def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
     stream = Streamed(Producer(b"z", 0, []), [])
-    with pytest.raises(TypeError, match="a filter that encodes utf-8 expects a column of text, not of binary"):
+    with pytest.raises(
+        TypeError, match="expected a column of text, not of binary: the filter encodes its keys as utf-8"
+    ):
         made(kernel).update(stream)
     assert stream.released == 1
 
@@ -254,45 +256,57 @@ def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
         (
             Encoding.UTF8,
             ("w:3",),
-            (TypeError, "a filter that encodes utf-8 expects a column of text, not of binary"),
+            (TypeError, "expected a column of text, not of binary: the filter encodes its keys as utf-8"),
         ),
         (
             Encoding.INT64,
             ("vu",),
-            (TypeError, "a filter that encodes integers expects a column of integers, not of text"),
+            (TypeError, "expected a column of integers, not of text: the filter encodes its keys as integers"),
         ),
-        (Encoding.UTF8, ("g",), (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'g'")),
-        (Encoding.INT64, ("b",), (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'b'")),
+        (
+            Encoding.UTF8,
+            ("g",),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'g'"),
+        ),
+        (
+            Encoding.INT64,
+            ("b",),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'b'"),
+        ),
         (
             Encoding.INT64,
             ("tdD",),
-            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'tdD'"),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'tdD'"),
         ),
         (
             Encoding.UTF8,
             ("+l",),
-            (TypeError, "expected a column of text, binary or integers, not of Arrow's type '+l'"),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type '+l'"),
         ),
-        (Encoding.UTF8, ("",), (TypeError, "expected a column of text, binary or integers, not of Arrow's type ''")),
+        (
+            Encoding.UTF8,
+            ("",),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type ''"),
+        ),
         (
             Encoding.BYTES,
             ("w:",),
-            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'w:'"),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'w:'"),
         ),
         (
             Encoding.BYTES,
             ("w:-1",),
-            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'w:-1'"),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'w:-1'"),
         ),
         (
             Encoding.BYTES,
             ("w:99999999999",),
-            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'w:99999999999'"),
+            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'w:99999999999'"),
         ),
         (
             Encoding.UTF8,
             ("x" * 99,),
-            (TypeError, f"expected a column of text, binary or integers, not of Arrow's type '{'x' * 60}'"),
+            (TypeError, f"keys: expected a column of text, binary or integers, not of Arrow's type '{'x' * 60}'"),
         ),
     ],
 )
@@ -329,7 +343,7 @@ def test_a_number_that_does_not_fit_is_named(
 def test_a_table_of_several_columns_is_refused(kernel: Kernel) -> None:
     column = Producer(b"u", 0, [None, None, None])
     table = Producer(b"+s", 0, [None], children=[column, column])
-    with pytest.raises(TypeError, match=r"^expected one column, not a table of 2: choose one of them$"):
+    with pytest.raises(TypeError, match=r"^keys: expected one column, not a table of 2: choose one of them$"):
         made(kernel).update(table)
     assert table.released == 1
 

@@ -294,7 +294,10 @@ class Unlike(metaclass=Meter):
 def test_only_the_type_of_a_key_makes_it_an_integer(call: str, encoding: Encoding) -> None:
     arguments = {"cells": 64, "hash_funcs": 3, "family": Family.FAST, "key": bytes(16), "encoding": encoding}
     twins = Twins("BitCore", arguments, bytes(8), "view")
-    assert twins.same(call, Unlike()) == (TypeError, "a filter that encodes integers expects an int, not Unlike")
+    assert twins.same(call, Unlike()) == (
+        TypeError,
+        "the key must be an int, not Unlike: the filter encodes its keys as integers",
+    )
 
 
 @pytest.mark.parametrize("private", [False, True])

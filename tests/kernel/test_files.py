@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "an offset beyond all files": ({"offset": sys.maxsize}, ParameterError, f"not an offset in a file: {sys.maxsize}"),
     "more than a block": ({"size": MAX_BLOCK_SIZE + 1}, ParameterError, "not the size of a block: 4000001"),
     "a size below nothing": ({"size": -1}, ParameterError, "not the size of a block: -1"),
-    "a text for an offset": ({"offset": "1"}, TypeError, "'str' object cannot be interpreted as an integer"),
+    "a text for an offset": ({"offset": "1"}, TypeError, "not an offset in a file: expected an int, not str"),
     "a text for a key": ({"key": "12345678"}, TypeError, "expected a bytes-like object, not str"),
 }
 
@@ -133,7 +133,7 @@ def test_a_place_has_five_parts_and_a_complete_hash(kernel: Callable[[], Kernel]
     assert outcome(scan, [PLACE], buffer, b"") == (TypeError, "found is a WatchTable or None, not bytes")
     assert outcome(table(kernel()).scan_blocks, BLOCK) == (
         TypeError,
-        "expected an iterable of bytes, not a single object",
+        "blocks: expected an iterable of bytes, not bytes",
     )
     assert scan([tuple(PLACE)], buffer) == [table(kernel()).scan_block(BLOCK)]
 

@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[int, object, type[Exception], str]] = {
     "no time": (0, [(bytes(32), 1, -1, b"")], ParameterError, "not a time of a block: -1"),
     "text for hits": (0, [(bytes(32), 1, 2, "hits")], TypeError, "expected a bytes-like object, not str"),
     "a negative start": (1, -1, ParameterError, "not an offset: -1"),
-    "no number of rows": (2, None, TypeError, "'NoneType' object cannot be interpreted as an integer"),
+    "no number of rows": (2, None, TypeError, "not an offset: expected an int, not NoneType"),
     "labels that are text": (5, "label", TypeError, "expected a bytes-like object, not str"),
 }
 

@@ -340,7 +340,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "the entry that no table has": ({"entry": 2**31 - 1}, ParameterError, "not the number of an entry: 2147483647"),
     "a negative value": ({"value": -2}, ParameterError, "not a value in satoshi: -2"),
     "a fee beyond 64 bits": ({"fee": 2**63}, ParameterError, "not a value in satoshi: 9223372036854775808"),
-    "a value that is text": ({"value": "5"}, TypeError, "'str' object cannot be interpreted as an integer"),
+    "a value that is text": ({"value": "5"}, TypeError, "not a value in satoshi: expected an int, not str"),
     "a script that is text": ({"script": "51"}, TypeError, "expected a bytes-like object, not str"),
 }
 

@@ -177,7 +177,9 @@ def _stored_decimal(key: object, kind: ParquetDecimal) -> int | bytes:
     if isinstance(key, bytes if form is None or isinstance(form, int) else int) and not isinstance(key, bool):
         return key
     if not isinstance(key, Decimal):
-        raise TypeError(f"expected a Decimal or its stored value, not {type(key).__name__}")
+        raise TypeError(
+            f"the key must be a Decimal or its stored value, not {type(key).__name__}: the filter's keys are decimals"
+        )
     if not key.is_finite():
         raise KeyRangeError("the decimal is not finite")
     sign, digits, exponent = key.as_tuple()
@@ -207,7 +209,7 @@ def stored(key: object, kind: str | ParquetDecimal) -> int | bytes:
         return _stored_decimal(key, kind)
     if kind in _FLOATS:
         if isinstance(key, int) or not isinstance(key, Real):
-            raise TypeError(f"a filter of keys {kind} expects a float, not {type(key).__name__}")
+            raise TypeError(f"the key must be a float, not {type(key).__name__}: the filter's keys are of type {kind}")
         plain, number = _FLOATS[kind]
         try:
             return cast(int, number.unpack(plain.pack(float(key)))[0])
@@ -224,7 +226,9 @@ def stored(key: object, kind: str | ParquetDecimal) -> int | bytes:
         case "timestamp", datetime():
             passed = (key if key.tzinfo is None else key.astimezone(UTC).replace(tzinfo=None)) - _EPOCH
         case _:
-            raise TypeError(f"expected a {kind} of datetime or an int, not {type(key).__name__}")
+            raise TypeError(
+                f"the key must be a {kind} of datetime or an int, not {type(key).__name__}, in a filter of such keys"
+            )
     whole, rest = divmod(passed // _MICROSECOND * 1000 + getattr(key, "nanosecond", 0), _NANOSECONDS[unit])
     if rest:
         raise KeyRangeError(f"the {kind} is finer than the unit of the column, {unit}")

@@ -12,48 +12,72 @@ from operator import index
 from spvfilter.errors import ParameterError
 
 
-def snapshot(data: object) -> bytes:
+def snapshot(data: object, argument: str = "") -> bytes:
     """Return `data` itself if it is bytes, else a copy of its buffer, because the buffer may change.
 
-    Raises TypeError if it has no buffer.
+    Raises TypeError if it has no buffer. The message begins with the name of the argument, if it is given.
     """
     if type(data) is bytes:
         return data
     try:
         return bytes(memoryview(data))  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
-        raise TypeError(f"expected a bytes-like object, not {type(data).__name__}") from None
+        named = f"{argument}: " if argument else ""
+        raise TypeError(f"{named}expected a bytes-like object, not {type(data).__name__}") from None
 
 
-def snapshots(items: Iterable[object]) -> list[bytes]:
-    """Return a snapshot of each item.
+def check_iterable(value: object, argument: str, wanted: str) -> None:
+    """Raise TypeError, with the argument's name and what it must be, unless a value can be iterated over."""
+    if hasattr(type(value), "__iter__"):
+        return
+    try:
+        iter(value)  # type: ignore[call-overload]  # some sequences have no __iter__
+    except TypeError:
+        raise TypeError(f"{argument}: expected {wanted}, not {type(value).__name__}") from None
+
+
+def snapshots(items: Iterable[object], argument: str) -> list[bytes]:
+    """Return a snapshot of each item of the argument with this name.
 
     Raises TypeError for an item that is not bytes-like, and for an iterable that is itself bytes, bytearray or str.
     """
+    wanted = "an iterable of bytes"
     if isinstance(items, (bytes, bytearray, str)):  # iterating over these yields ints or strings
-        raise TypeError("expected an iterable of bytes, not a single object")
-    return [snapshot(item) for item in items]
+        raise TypeError(f"{argument}: expected {wanted}, not {type(items).__name__}")
+    check_iterable(items, argument, wanted)
+    return [snapshot(item, argument) for item in items]
 
 
-def hashes_of(items: Iterable[object]) -> list[bytes]:
+def hashes_of(items: Iterable[object], argument: str) -> list[bytes]:
     """Return the bytes of each item. Each item must be 32 bytes long.
 
     Raises TypeError as `snapshots` does, and ParameterError for the wrong number of bytes.
     """
-    hashes = snapshots(items)
-    for hash in hashes:
-        if len(hash) != 32:
-            raise ParameterError(f"a hash must be 32 bytes long, not {len(hash)}")
-    return hashes
+    return [hash_of(item) for item in snapshots(items, argument)]
+
+
+def hash_of(given: object) -> bytes:
+    """Return the bytes of a hash. Raises TypeError, and ParameterError for the wrong number of bytes."""
+    taken = snapshot(given)
+    if len(taken) != 32:
+        raise ParameterError(f"a hash must be 32 bytes long, not {len(taken)}")
+    return taken
+
+
+def has_index(kind: type) -> bool:
+    """Return True if Python treats objects of a type as integers. It looks at neither the object nor its metaclass."""
+    return any("__index__" in vars(base) for base in kind.__mro__)
 
 
 def whole(value: object, least: int, most: int, expected: str) -> int:
     """Return an integer, or an object with __index__, as an int.
 
-    Raises TypeError for other objects. If the number is out of range, raises ParameterError, whose message begins with
+    Raises TypeError for other objects, and ParameterError if the number is out of range. Both messages begin with
     `expected`.
     """
-    number = int(index(value))  # type: ignore[arg-type]  # raises TypeError
+    if not isinstance(value, int) and not has_index(type(value)):
+        raise TypeError(f"{expected}: expected an int, not {type(value).__name__}")
+    number = int(index(value))  # type: ignore[arg-type]  # its type has an __index__
     if not least <= number <= most:
         raise ParameterError(f"{expected}: {number}")
     return number

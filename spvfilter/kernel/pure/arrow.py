@@ -127,7 +127,7 @@ def _layout_of(format: str) -> KeyLayout:
     digits = format[2:]
     if format.startswith("w:") and digits.isascii() and digits.isdecimal() and int(digits) <= _WIDEST:
         return KeyLayout("fixed", Kind.BINARY, int(digits))
-    raise TypeError(f"expected a column of text, binary or integers, not of Arrow's type '{format[:60]}'")
+    raise TypeError(f"keys: expected a column of text, binary or integers, not of Arrow's type '{format[:60]}'")
 
 
 def _format_of(schema: Schema) -> str:
@@ -144,7 +144,7 @@ def type_of(schema: Schema) -> Type:
     within = schema.format == b"+s"
     if within:
         if schema.n_children != 1:
-            raise TypeError(f"expected one column, not a table of {schema.n_children}: choose one of them")
+            raise TypeError(f"keys: expected one column, not a table of {schema.n_children}: choose one of them")
         child = schema.children[0] if schema.children else None
         if not child or not child[0].release or child[0].format is None:
             raise ColumnError("its column is missing", row=0, field="schema")
@@ -159,7 +159,7 @@ def type_of(schema: Schema) -> Type:
         raise ColumnError("the schema of the dictionary is missing", row=0, field="schema")
     if values.dictionary:
         raise TypeError(
-            f"expected a column of text, binary or integers, not of Arrow's type '{_format_of(values)[:60]}'"
+            f"keys: expected a column of text, binary or integers, not of Arrow's type '{_format_of(values)[:60]}'"
         )
     return Type(keys, _layout_of(_format_of(values)), within)
 

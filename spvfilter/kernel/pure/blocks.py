@@ -215,7 +215,7 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     A level with an odd number of hashes repeats its last hash, which does not count as ambiguous (Core
     consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash is not 32 bytes long.
     """
-    level, mutated = hashes_of(leaves), False
+    level, mutated = hashes_of(leaves, "leaves"), False
     if not level:
         raise ParameterError("a merkle root needs at least one hash")
     while len(level) > 1:

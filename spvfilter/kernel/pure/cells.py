@@ -11,7 +11,7 @@ from spvfilter.errors import CapacityError, KeyRangeError, MismatchError, Parame
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
 from spvfilter.kernel.columns import Keys, Nulls, Padding
 from spvfilter.kernel.pure import foreign
-from spvfilter.kernel.pure.arguments import snapshot, whole
+from spvfilter.kernel.pure.arguments import has_index, snapshot, whole
 from spvfilter.kernel.pure.columns import opened
 from spvfilter.kernel.values import Encoding, Family
 
@@ -38,15 +38,15 @@ def encode_bytes(key: object) -> bytes:
     except TypeError:
         view = None
     if view is None or not view.ndim:  # NumPy's numbers and strings have buffers with zero dimensions
-        others = "other keys need `encode`, such as 'utf-8' for str or 'int64' for int"
-        raise TypeError(f"expected a bytes-like key, not {type(key).__name__}: {others}")
+        others = "keys of other types need `encode`, such as 'utf-8' for str or 'int64' for int"
+        raise TypeError(f"the key must be bytes-like, not {type(key).__name__}: {others}")
     return bytes(view)
 
 
 def encode_utf8(key: object) -> bytes:
     """Encode a str as UTF-8. Raises TypeError for anything else."""
     if not isinstance(key, str):
-        raise TypeError(f"a filter that encodes utf-8 expects a str, not {type(key).__name__}")
+        raise TypeError(f"the key must be a str, not {type(key).__name__}: the filter encodes its keys as utf-8")
     return str.encode(key)
 
 
@@ -64,14 +64,9 @@ def _number(size: int, signed: bool) -> Callable[[object], bytes]:
 
 
 def _integer(key: object) -> int:
-    if isinstance(key, bool) or not (isinstance(key, int) or _has_index(type(key))):
-        raise TypeError(f"a filter that encodes integers expects an int, not {type(key).__name__}")
+    if isinstance(key, bool) or not (isinstance(key, int) or has_index(type(key))):
+        raise TypeError(f"the key must be an int, not {type(key).__name__}: the filter encodes its keys as integers")
     return index(key)  # type: ignore[arg-type]  # its type has an __index__
-
-
-def _has_index(kind: type) -> bool:
-    """Return True if Python treats objects of a type as integers. It looks at neither the object nor its metaclass."""
-    return any("__index__" in vars(base) for base in kind.__mro__)
 
 
 _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
@@ -203,7 +198,7 @@ class Hashed:
             raise ParameterError("a partitioned layout has at least one hash function")
         if self.family is Family.SPLIT_BLOCK:
             foreign.check_blocks(cells, hash_funcs, partitioned)
-        self.key: bytes = snapshot(key)
+        self.key: bytes = snapshot(key, "key")
         key = self.key
         if len(key) != 16:
             raise ParameterError(f"a hash family's key must be 16 bytes long, not {len(key)}")
@@ -306,7 +301,7 @@ class Hashed:
         kind and for other objects.
         """
         if not isinstance(other, Hashed) or self._CELLS != other._CELLS:
-            raise TypeError(f"expected a filter of {self._CELLS}, not {type(other).__name__}")
+            raise TypeError(f"other must be a filter of {self._CELLS}, not {type(other).__name__}")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -318,8 +313,15 @@ class Hashed:
 
 
 def flat_view(buffer: Buffer, size: int) -> memoryview:
-    """Return the buffer as bytes. Raises ParameterError unless it is contiguous and has exactly `size` bytes."""
-    view = memoryview(buffer)
+    """Return the buffer as bytes.
+
+    Raises TypeError for an object without a buffer, ParameterError unless it is contiguous and has exactly `size`
+    bytes.
+    """
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise TypeError(f"buffer: expected a bytes-like object, not {type(buffer).__name__}") from None
     if not view.c_contiguous:
         raise ParameterError("a filter's buffer must be contiguous")
     if view.nbytes != size:

@@ -10,6 +10,7 @@ from spvfilter.errors import ColumnError, KeyRangeError
 from spvfilter.kernel import columns
 from spvfilter.kernel.columns import Keys, Nulls, Padding
 from spvfilter.kernel.pure import arrow
+from spvfilter.kernel.pure.arguments import check_iterable
 from spvfilter.kernel.pure.kinds import KeyColumn, Kind
 from spvfilter.kernel.values import NUMBERS, Encoding
 
@@ -33,9 +34,9 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
         case Encoding.BYTES if kind is not Kind.BINARY:
             raise TypeError(f"expected a column of binary, not of {kind}: other keys need `encode`")
         case Encoding.UTF8 if kind is not Kind.TEXT:
-            raise TypeError(f"a filter that encodes utf-8 expects a column of text, not of {kind}")
+            raise TypeError(f"expected a column of text, not of {kind}: the filter encodes its keys as utf-8")
         case _ if encoding in NUMBERS and kind is not Kind.INTEGERS:
-            raise TypeError(f"a filter that encodes integers expects a column of integers, not of {kind}")
+            raise TypeError(f"expected a column of integers, not of {kind}: the filter encodes its keys as integers")
 
 
 def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | None = None) -> KeyColumn:
@@ -138,6 +139,7 @@ def opened(
     try:
         view = memoryview(keys)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
+        check_iterable(keys, "keys", "an iterable, a buffer or a column")
         return reader.iterable(keys), bytes  # type: ignore[arg-type]  # an object without a buffer is an iterable
     return reader.read([(columns.BUFFER, view)]), bytes
 

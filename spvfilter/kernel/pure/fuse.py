@@ -128,7 +128,7 @@ class FuseCore:
         self.family: Family = Family(family)
         if self.family not in (Family.FAST, Family.SIPHASH, Family.CUSTOM):
             raise ParameterError("a static filter takes FastHash, SipHash or CustomHash: it needs 64-bit hashes")
-        self.key: bytes = snapshot(key)
+        self.key: bytes = snapshot(key, "key")
         if len(self.key) != 16:
             raise ParameterError(f"a hash family's key must be 16 bytes long, not {len(self.key)}")
         self.encoding: Encoding = Encoding(encoding)

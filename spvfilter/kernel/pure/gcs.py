@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import siphash24
-from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
+from spvfilter.kernel.pure.arguments import check_iterable, snapshot, snapshots, whole
 from spvfilter.primitives import compact_size, read_compact_size
 from spvfilter.protocol import MAX_COMPACT_SIZE
 
@@ -24,7 +24,7 @@ def check_parameters(p: int, m: int) -> tuple[int, int]:
 
     Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32. With N ≤ 2^25, every value then fits into 64 bits.
     """
-    return whole(p, 1, 32, "P must be from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M must be from 1 to 2^32 - 1")
+    return whole(p, 1, 32, "p must be from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "m must be from 1 to 2^32 - 1")
 
 
 def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
@@ -40,8 +40,8 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
         ParameterError: An argument is out of range, the key has the wrong length, or there are more than 2^25 items.
     """
     p, m = check_parameters(p, m)
-    key = _key(key)
-    distinct = set(snapshots(items))
+    key = _key(key, "key")
+    distinct = set(snapshots(items, "items"))
     if len(distinct) > MAX_COMPACT_SIZE:
         raise ParameterError(f"a set holds at most {MAX_COMPACT_SIZE} items: {len(distinct)}")
     span = len(distinct) * m
@@ -120,7 +120,10 @@ def gcs_check(data: bytes, p: int) -> int:
         ParameterError: P is not between 1 and 32.
     """
     p, _ = check_parameters(p, 1)
-    return len(gcs_values(snapshot(data), p))
+    return len(gcs_values(snapshot(data, "data"), p))
+
+
+_PAIRS = "pairs (key, data) of bytes"
 
 
 class GcsQuery:
@@ -132,7 +135,7 @@ class GcsQuery:
     __slots__ = ("_items",)
 
     def __init__(self, items: Iterable[bytes]) -> None:
-        self._items = snapshots(items)
+        self._items = snapshots(items, "items")
 
     def __len__(self) -> int:
         return len(self._items)
@@ -151,7 +154,7 @@ class GcsQuery:
             ParameterError: P or M is out of range, or the key has the wrong length.
         """
         p, m = check_parameters(p, m)
-        key, data = _key(key), snapshot(data)
+        key, data = _key(key, "key"), snapshot(data, "data")
         values = gcs_values(data, p)
         wanted, span = set(values), len(values) * m
         return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
@@ -169,6 +172,7 @@ class GcsQuery:
             ParameterError: P or M is out of range, or a key has the wrong length.
         """
         p, m = check_parameters(p, m)
+        check_iterable(sets, "sets", _PAIRS)
         mask = bytearray()
         for number, (key, data) in enumerate([_pair(pair) for pair in sets]):
             try:
@@ -180,9 +184,9 @@ class GcsQuery:
         return bytes(mask)
 
 
-def _key(key: object) -> bytes:
+def _key(key: object, argument: str) -> bytes:
     """Return a 16-byte SipHash key. Raises ParameterError for any other length."""
-    taken = snapshot(key)
+    taken = snapshot(key, argument)
     if len(taken) != 16:
         raise ParameterError(f"a SipHash key must be 16 bytes long, not {len(taken)}")
     return taken
@@ -190,5 +194,5 @@ def _key(key: object) -> bytes:
 
 def _pair(pair: object) -> tuple[bytes, bytes]:
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise TypeError("expected pairs (key, data) of bytes")
-    return _key(pair[0]), snapshot(pair[1])
+        raise TypeError(f"sets: expected {_PAIRS}, not {type(pair).__name__}")
+    return _key(pair[0], "sets"), snapshot(pair[1], "sets")

@@ -9,7 +9,7 @@ from struct import Struct
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
+from spvfilter.kernel.pure.arguments import hash_of, snapshot, snapshots, whole
 from spvfilter.protocol import HEADER_SIZE
 
 _MEDIAN_SPAN = 11  # Headers whose times make the median, Core chain.h nMedianTimeSpan.
@@ -131,7 +131,7 @@ def index_headers(headers: bytes, last: bytes, /) -> bytes:
         FormatError: The last header is truncated.
         ParameterError: There are no headers or too many, or the hash has the wrong length.
     """
-    headers, last = _whole_headers(headers), _hash(last)
+    headers, last = _whole_headers(headers), hash_of(last)
     count = len(headers) // HEADER_SIZE
     if not 1 <= count <= _MOST_INDEXED:
         raise ParameterError(f"1 to {_MOST_INDEXED} headers are indexed at once, not {count}")
@@ -143,7 +143,7 @@ def join_indexes(indexes: Iterable[bytes], /) -> bytes:
 
     Raises ParameterError for no headers, for more than 65,536, and for bytes that are not an index.
     """
-    every = [_entries(index) for index in snapshots(indexes)]
+    every = [_entries(index) for index in snapshots(indexes, "indexes")]
     count = sum(map(len, every))
     if not 1 <= count <= _MOST_INDEXED:
         raise ParameterError(f"1 to {_MOST_INDEXED} headers are indexed at once, not {count}")
@@ -161,7 +161,7 @@ def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[in
     An index is listed if it contains the first four bytes of the hash. Raises ParameterError for a hash of another
     length, and for bytes that are not an index.
     """
-    every, key = snapshots(indexes), _hash(block_hash)[:_KEY]
+    every, key = snapshots(indexes, "indexes"), hash_of(block_hash)[:_KEY]
     found = []
     for place, index in enumerate(every):
         count = _checked_index(index)
@@ -184,7 +184,7 @@ def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
     Raises:
         ParameterError: An argument has the wrong length.
     """
-    hashes, header = snapshot(hashes), _hash(previous)
+    hashes, header = snapshot(hashes), hash_of(previous)
     if len(hashes) % 32:
         raise ParameterError(f"filter hashes must be 32 bytes each, not {len(hashes)} in all")
     headers = []
@@ -199,7 +199,7 @@ def filter_hashes(filters: Iterable[bytes], /) -> bytes:
 
     A filter hash is the double SHA-256 of the filter (BIP-157 § Filter Headers).
     """
-    return b"".join(map(sha256d, snapshots(filters)))
+    return b"".join(map(sha256d, snapshots(filters, "filters")))
 
 
 def _whole_headers(headers: bytes) -> bytes:
@@ -221,13 +221,6 @@ def _with_hashes(headers: bytes, hashes: bytes) -> tuple[bytes, bytes]:
 
 def _previous(headers: bytes, number: int) -> bytes:
     return headers[HEADER_SIZE * number + 4 : HEADER_SIZE * number + 36]
-
-
-def _hash(given: bytes) -> bytes:
-    taken = snapshot(given)
-    if len(taken) != 32:
-        raise ParameterError(f"a hash must be 32 bytes long, not {len(taken)}")
-    return taken
 
 
 def _index_of(keys: Sequence[bytes]) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from spvfilter.errors import FormatError, ProofError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel.pure.arguments import hashes_of, snapshot, whole
+from spvfilter.kernel.pure.arguments import hash_of, hashes_of, snapshot, whole
 from spvfilter.kernel.pure.blocks import parse_tx
 from spvfilter.kernel.values import Flaw, ProvedTx
 from spvfilter.primitives import Reader
@@ -69,8 +69,8 @@ def extract_matches(
         ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.
         ParameterError: A hash is not 32 bytes long.
     """
-    (root,), total = hashes_of([root]), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
-    hashes, flags = hashes_of(hashes), snapshot(flags)
+    root, total = hash_of(root), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
+    hashes, flags = hashes_of(hashes, "hashes"), snapshot(flags)
     if not total:
         raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
     if total > MAX_BLOCK_TRANSACTIONS:

@@ -280,7 +280,7 @@ class WatchTable:
 
         Outpoints that are entries are still watched. Raises ParameterError for an outpoint that is not 36 bytes long.
         """
-        gone = snapshots(outpoints)
+        gone = snapshots(outpoints, "outpoints")
         for outpoint in gone:
             _check_outpoint(outpoint)
         twin = self.copy()
@@ -480,7 +480,7 @@ class WatchTable:
             ParameterError: The number of undo records is not the number of blocks.
         """
         _check_found(found)
-        raws = snapshots(blocks)
+        raws = snapshots(blocks, "blocks")
         records = _for_each(undo, len(raws), "blocks")
         taken = [None if record is None else snapshot(record) for record in records]
         results = [self._hits_or_error(raw, found, check, record) for raw, record in zip(raws, taken, strict=True)]

@@ -370,7 +370,7 @@ def block_columns(
         ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.
         OverflowError: A column has more than 2,147,483,647 bytes.
     """
-    raws = snapshots(blocks)
+    raws = snapshots(blocks, "blocks")
     given = [None] * len(raws) if records is None else list(records)
     if len(given) != len(raws):
         raise ParameterError(f"{len(given)} undo records for {len(raws)} blocks")
@@ -380,7 +380,7 @@ def block_columns(
         raise ParameterError(f"{len(at)} heights for {len(raws)} blocks")
     wanted = [ColumnRows.named(name) for name in columns]
     check_network(p2pkh_version, p2sh_version, hrp)
-    found = [None] * len(raws) if hits is None else snapshots(hits)
+    found = [None] * len(raws) if hits is None else snapshots(hits, "hits")
     if len(found) != len(raws):
         raise ParameterError(f"hits of {len(found)} blocks for {len(raws)} blocks")
     for raw, record, height, packed in zip(raws, beside, at, found, strict=True):

@@ -62,7 +62,9 @@ async def test_columns_give_the_masks_of_a_local_filter(client: Redis) -> None:
     column = Producer(b"u", 2, [None, integers(0, 3, 5), b"newno"])
     assert await remote.contains_many(column) == b"\1\0"
     assert column.released == 1
-    with pytest.raises(TypeError, match="a filter that encodes utf-8 expects a column of text, not of integers"):
+    with pytest.raises(
+        TypeError, match="expected a column of text, not of integers: the filter encodes its keys as utf-8"
+    ):
         await remote.update(np.arange(5))
     assert await remote.snapshot() == local
 

@@ -127,7 +127,7 @@ async def test_columns_are_added_and_get_their_masks(client: Redis) -> None:
     assert (await remote.add_many(with_nulls, nulls="skip")).tolist() == [False, False, True, False, False]
     mask = await remote.contains_many(with_nulls, nulls="skip")
     assert with_nulls[mask].tolist() == ["text 7", "new", "text 8"]
-    with pytest.raises(TypeError, match="expects a column of text"):
+    with pytest.raises(TypeError, match="expected a column of text"):
         await remote.update(np.arange(5))
 
 

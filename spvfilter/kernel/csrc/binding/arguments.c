@@ -27,6 +27,18 @@ bool spv_refuse_type(const char *message, PyObject *object) {
     return false;
 }
 
+bool spv_refuse_argument(const char *argument, const char *wanted, PyObject *object) {
+    PyObject *name = PyType_GetName(Py_TYPE(object));
+    if (name)
+        PyErr_Format(PyExc_TypeError, "%s: expected %s, not %U", argument, wanted, name);
+    Py_XDECREF(name);
+    return false;
+}
+
+bool spv_check_iterable(PyObject *object, const char *argument, const char *wanted) {
+    return PyType_GetSlot(Py_TYPE(object), Py_tp_iter) || PySequence_Check(object) || spv_refuse_argument(argument, wanted, object);
+}
+
 static PyObject *copied(PyObject *object) {
     PyObject *bytes;
 #ifdef Py_GIL_DISABLED /* a writer that locks the object waits; a bytearray locks itself from 3.14 on, before that the copy may be torn */
@@ -48,12 +60,20 @@ PyObject *spv_snapshot(PyObject *object) {
     return NULL;
 }
 
-/* Returns a list of the results of `of` for each item. `of` returns a new reference, or fails. */
-static PyObject *collect(const spv_state *state, PyObject *iterable, PyObject *of(PyObject *)) {
+PyObject *spv_named_snapshot(PyObject *object, const char *argument) {
+    if (SPV_UNLIKELY(!PyObject_CheckBuffer(object))) {
+        spv_refuse_argument(argument, "a bytes-like object", object);
+        return NULL;
+    }
+    return spv_snapshot(object);
+}
+
+/* Returns a list of an iterable's items; if `argument` is not NULL, of their snapshots. */
+static PyObject *collect(const spv_state *state, PyObject *iterable, const char *argument) {
     PyObject *iterator = PyObject_GetIter(iterable), *list = iterator ? PyList_New(0) : NULL, *item;
     spv_pace pace = {.state = state};
     while (list && (item = PyIter_Next(iterator))) {
-        PyObject *taken = of(item);
+        PyObject *taken = argument ? spv_named_snapshot(item, argument) : Py_NewRef(item);
         Py_DECREF(item);
         if (!taken || PyList_Append(list, taken) || !spv_step(&pace))
             Py_CLEAR(list);
@@ -65,41 +85,40 @@ static PyObject *collect(const spv_state *state, PyObject *iterable, PyObject *o
     return list;
 }
 
-static PyObject *itself(PyObject *object) {
-    return Py_NewRef(object);
-}
-
 PyObject *spv_list(const spv_state *state, PyObject *iterable) {
     if (PyList_CheckExact(iterable))
         return PyList_GetSlice(iterable, 0, PY_SSIZE_T_MAX);
-    return collect(state, iterable, itself);
+    return collect(state, iterable, NULL);
 }
 
 /* Replaces the items of a list that are not bytes objects by their snapshots. The list must not be the caller's. */
-static bool snapshot_each(const spv_state *state, PyObject *list) {
+static bool snapshot_each(const spv_state *state, PyObject *list, const char *argument) {
     const Py_ssize_t count = PyList_Size(list);
     spv_pace pace = {.state = state};
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PyList_GetItem(list, i);
         if (SPV_LIKELY(PyBytes_CheckExact(item)))
             continue;
-        PyObject *taken = spv_snapshot(item);
+        PyObject *taken = spv_named_snapshot(item, argument);
         if (!taken || PyList_SetItem(list, i, taken) || !spv_step(&pace))
             return false;
     }
     return true;
 }
 
-PyObject *spv_snapshots(const spv_state *state, PyObject *iterable) {
+PyObject *spv_snapshots(const spv_state *state, PyObject *iterable, const char *argument) {
+    static const char wanted[] = "an iterable of bytes";
     /* iterating over these yields ints or strings */
     if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) {
-        PyErr_SetString(PyExc_TypeError, "expected an iterable of bytes, not a single object");
+        spv_refuse_argument(argument, wanted, iterable);
         return NULL;
     }
+    if (!spv_check_iterable(iterable, argument, wanted))
+        return NULL;
     if (!PyList_CheckExact(iterable))
-        return collect(state, iterable, spv_snapshot);
+        return collect(state, iterable, argument);
     PyObject *list = spv_list(state, iterable);
-    if (list && !snapshot_each(state, list))
+    if (list && !snapshot_each(state, list, argument))
         Py_CLEAR(list);
     return list;
 }
@@ -132,10 +151,10 @@ static bool is_tuple_of_bytes(PyObject *object) {
     return at == count;
 }
 
-PyObject *spv_tuple_of_bytes(const spv_state *state, PyObject *iterable) {
+PyObject *spv_tuple_of_bytes(const spv_state *state, PyObject *iterable, const char *argument) {
     if (is_tuple_of_bytes(iterable))
         return Py_NewRef(iterable);
-    PyObject *list = spv_snapshots(state, iterable), *tuple = list ? PyList_AsTuple(list) : NULL;
+    PyObject *list = spv_snapshots(state, iterable, argument), *tuple = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
     return tuple;
 }
@@ -154,6 +173,10 @@ spv_hash *spv_copy_hashes(const spv_state *state, PyObject *tuple) {
 }
 
 bool spv_whole(const spv_state *state, PyObject *object, long long least, long long most, const char *range, long long *number) {
+    if (SPV_UNLIKELY(!PyIndex_Check(object))) {
+        spv_refuse_argument(range, "an int", object);
+        return false;
+    }
     PyObject *whole = PyNumber_Index(object);
     if (!whole)
         return false;

@@ -10,6 +10,9 @@
    TypeError if it has no buffer. */
 PyObject *spv_snapshot(PyObject *object);
 
+/* The same. The error begins with the name of the argument. */
+PyObject *spv_named_snapshot(PyObject *object, const char *argument);
+
 /* The bytes of a snapshot. They live as long as the snapshot. */
 SPV_INLINE const uint8_t *spv_data(PyObject *snapshot) {
     return (const uint8_t *)PyBytes_AsString(snapshot);
@@ -35,12 +38,12 @@ SPV_INLINE bool spv_step(spv_pace *pace) {
 }
 
 /* A new list of an iterable's items, or of their snapshots. Meanwhile signals are handled and other threads run. NULL
-   with an exception set. */
+   with an exception set; a TypeError begins with the name of the argument. */
 PyObject *spv_list(const spv_state *state, PyObject *iterable);
-PyObject *spv_snapshots(const spv_state *state, PyObject *iterable);
+PyObject *spv_snapshots(const spv_state *state, PyObject *iterable, const char *argument);
 
 /* A tuple of the snapshots of an iterable's items; a tuple of bytes is returned as it is. NULL with an exception set. */
-PyObject *spv_tuple_of_bytes(const spv_state *state, PyObject *iterable);
+PyObject *spv_tuple_of_bytes(const spv_state *state, PyObject *iterable, const char *argument);
 
 /* The bytes of such a tuple, 32 each, in an array that the caller frees with PyMem_Free. Together with the function
    above it is pure.arguments.hashes_of. NULL with an exception set. */
@@ -50,7 +53,7 @@ spv_hash *spv_copy_hashes(const spv_state *state, PyObject *tuple);
 bool spv_take_hash(const spv_state *state, PyObject *object, spv_hash hash);
 
 /* pure.arguments.whole: an integer, or an object with __index__, from `least` to `most`. False with TypeError, or
-   with a ParameterError whose message begins with `range`. */
+   with a ParameterError; both messages begin with `range`. */
 bool spv_whole(const spv_state *state, PyObject *object, long long least, long long most, const char *range, long long *number);
 
 /* pure.arguments.offset. */
@@ -61,5 +64,11 @@ bool spv_count_arguments(const char *name, Py_ssize_t count, Py_ssize_t wanted);
 
 /* Sets a TypeError, with the type's name in place of %U. Returns false. */
 SPV_COLD bool spv_refuse_type(const char *message, PyObject *object);
+
+/* Sets a TypeError that names the argument, what it must be, and the object's type. Returns false. */
+SPV_COLD bool spv_refuse_argument(const char *argument, const char *wanted, PyObject *object);
+
+/* pure.arguments.check_iterable: false with TypeError. */
+bool spv_check_iterable(PyObject *object, const char *argument, const char *wanted);
 
 #endif

@@ -12,7 +12,7 @@ enum { KEY_SIZE = 16 };
 
 static bool take_p(const spv_state *state, PyObject *object, unsigned *p) {
     long long number;
-    if (!spv_whole(state, object, 1, 32, "P must be from 1 to 32", &number))
+    if (!spv_whole(state, object, 1, 32, "p must be from 1 to 32", &number))
         return false;
     *p = (unsigned)number;
     return true;
@@ -21,15 +21,15 @@ static bool take_p(const spv_state *state, PyObject *object, unsigned *p) {
 /* pure.gcs.check_parameters. */
 static bool parameters(const spv_state *state, PyObject *given_p, PyObject *given_m, unsigned *p, uint64_t *m) {
     long long number;
-    if (!take_p(state, given_p, p) || !spv_whole(state, given_m, 1, UINT32_MAX, "M must be from 1 to 2^32 - 1", &number))
+    if (!take_p(state, given_p, p) || !spv_whole(state, given_m, 1, UINT32_MAX, "m must be from 1 to 2^32 - 1", &number))
         return false;
     *m = (uint64_t)number;
     return true;
 }
 
 /* A snapshot of a SipHash key; NULL with an exception set. */
-static PyObject *key_of(const spv_state *state, PyObject *given) {
-    PyObject *key = spv_snapshot(given);
+static PyObject *key_of(const spv_state *state, PyObject *given, const char *argument) {
+    PyObject *key = spv_named_snapshot(given, argument);
     if (key && spv_size(key) != KEY_SIZE) {
         PyErr_Format(state->ParameterError, "a SipHash key must be 16 bytes long, not %zu", spv_size(key));
         Py_CLEAR(key);
@@ -86,8 +86,8 @@ static PyObject *gcs_build(PyObject *self, PyObject *arguments, PyObject *names)
     uint64_t m;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO:gcs_build", keywords, &iterable, &given_key, &given_p, &given_m))
         return NULL;
-    PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key) : NULL;
-    PyObject *list = key ? spv_snapshots(state, iterable) : NULL;
+    PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key, "key") : NULL;
+    PyObject *list = key ? spv_snapshots(state, iterable, "items") : NULL;
     if (list)
         result = build(state, list, key, p, m);
     Py_XDECREF(list);
@@ -102,7 +102,7 @@ static PyObject *gcs_check(PyObject *self, PyObject *arguments, PyObject *names)
     unsigned p;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO:gcs_check", keywords, &given, &given_p))
         return NULL;
-    PyObject *data = take_p(state, given_p, &p) ? spv_snapshot(given) : NULL;
+    PyObject *data = take_p(state, given_p, &p) ? spv_named_snapshot(given, "data") : NULL;
     if (!data)
         return NULL;
     const uint8_t *set = spv_data(data);
@@ -132,7 +132,7 @@ static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *na
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O:GcsQuery", keywords, &iterable))
         return NULL;
     const spv_state *state = PyType_GetModuleState(type);
-    PyObject *list = state ? spv_snapshots(state, iterable) : NULL, *self = NULL;
+    PyObject *list = state ? spv_snapshots(state, iterable, "items") : NULL, *self = NULL;
     size_t count;
     spv_bytes *items = list ? bytes_of(list, &count, no_room) : NULL;
     if (items)
@@ -183,8 +183,8 @@ static PyObject *match_any(PyObject *self, PyObject *arguments, PyObject *names)
     uint64_t m;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO:match_any", keywords, &given, &given_key, &given_p, &given_m))
         return NULL;
-    PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key) : NULL;
-    PyObject *data = key ? spv_snapshot(given) : NULL, *result = NULL;
+    PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key, "key") : NULL;
+    PyObject *data = key ? spv_named_snapshot(given, "data") : NULL, *result = NULL;
     if (data) {
         const spv_gcs_query *query = ((query_object *)self)->query;
         const spv_gcs_set set = {spv_data(key), {spv_data(data), spv_size(data)}};
@@ -209,12 +209,14 @@ typedef struct {
     size_t count;
 } set_arguments;
 
+static const char PAIRS[] = "pairs (key, data) of bytes";
+
 static bool read_set(const spv_state *state, PyObject *pair, set_arguments *read) {
-    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-        PyErr_SetString(PyExc_TypeError, "expected pairs (key, data) of bytes");
-        return false;
-    }
-    PyObject *key = key_of(state, PyTuple_GetItem(pair, 0)), *data = key ? spv_snapshot(PyTuple_GetItem(pair, 1)) : NULL;
+    static const char sets[] = "sets";
+    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2)
+        return spv_refuse_argument(sets, PAIRS, pair);
+    PyObject *key = key_of(state, PyTuple_GetItem(pair, 0), sets);
+    PyObject *data = key ? spv_named_snapshot(PyTuple_GetItem(pair, 1), sets) : NULL;
     const bool kept = data && !PyList_Append(read->held, key) && !PyList_Append(read->held, data);
     if (kept)
         read->sets[read->count++] = (spv_gcs_set){spv_data(key), {spv_data(data), spv_size(data)}};
@@ -286,7 +288,7 @@ static PyObject *match_many(PyObject *self, PyObject *arguments, PyObject *names
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO:match_many", keywords, &given, &given_p, &given_m)
         || !parameters(state, given_p, given_m, &p, &m))
         return NULL;
-    PyObject *list = spv_list(state, given);
+    PyObject *list = spv_check_iterable(given, "sets", PAIRS) ? spv_list(state, given) : NULL;
     set_arguments read = {0};
     if (list && read_sets(state, list, &read))
         mask = match_sets(state, ((query_object *)self)->query, &read, p, m);

@@ -235,7 +235,7 @@ static spv_bytes *indexes_of(const spv_state *state, PyObject *tuple, size_t *co
 static PyObject *join_indexes(PyObject *self, PyObject *given) {
     const spv_state *state = spv_module_state(self);
     size_t count;
-    PyObject *tuple = spv_tuple_of_bytes(state, given);
+    PyObject *tuple = spv_tuple_of_bytes(state, given, "indexes");
     spv_bytes *indexes = tuple ? indexes_of(state, tuple, &count) : NULL;
     PyObject *joined = indexes ? index_room(state, count) : NULL;
     spv_status status = SPV_OK;
@@ -275,7 +275,7 @@ static bool append_found(const spv_state *state, PyObject *found, PyObject *inde
 static PyObject *find_header(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     const spv_state *state = spv_module_state(self);
     spv_hash hash;
-    PyObject *indexes = spv_count_arguments("find_header", count, 2) ? spv_tuple_of_bytes(state, arguments[0]) : NULL;
+    PyObject *indexes = spv_count_arguments("find_header", count, 2) ? spv_tuple_of_bytes(state, arguments[0], "indexes") : NULL;
     PyObject *found = indexes && spv_take_hash(state, arguments[1], hash) ? PyList_New(0) : NULL;
     const Py_ssize_t all = found ? PyTuple_Size(indexes) : 0;
     for (Py_ssize_t place = 0; found && place < all; place++)
@@ -343,7 +343,7 @@ static PyObject *hashes_of(PyObject *filters) {
 }
 
 static PyObject *filter_hashes(PyObject *self, PyObject *given) {
-    PyObject *filters = spv_snapshots(spv_module_state(self), given), *hashes = filters ? hashes_of(filters) : NULL;
+    PyObject *filters = spv_snapshots(spv_module_state(self), given, "filters"), *hashes = filters ? hashes_of(filters) : NULL;
     Py_XDECREF(filters);
     return hashes;
 }

@@ -82,7 +82,7 @@ static PyObject *extract_matches(PyObject *self, PyObject *const *arguments, Py_
     if (!spv_count_arguments("extract_matches", count, 4) || !spv_take_hash(state, arguments[0], root)
         || !spv_whole(state, arguments[1], 0, UINT32_MAX, "total is not a u32", &total))
         return NULL;
-    PyObject *given = spv_tuple_of_bytes(state, arguments[2]), *flags = NULL, *result = NULL;
+    PyObject *given = spv_tuple_of_bytes(state, arguments[2], "hashes"), *flags = NULL, *result = NULL;
     spv_hash *hashes = given ? spv_copy_hashes(state, given) : NULL;
     if (hashes)
         flags = spv_snapshot(arguments[3]);

@@ -10,7 +10,7 @@
 
 static PyObject *merkle_root(PyObject *self, PyObject *given) {
     const spv_state *state = spv_module_state(self);
-    PyObject *leaves = spv_tuple_of_bytes(state, given);
+    PyObject *leaves = spv_tuple_of_bytes(state, given, "leaves");
     const size_t count = leaves ? (size_t)PyTuple_Size(leaves) : 0;
     if (leaves && !count)
         PyErr_SetString(state->ParameterError, "a merkle root needs at least one hash");

@@ -44,7 +44,7 @@ static spv_bytes *all_bytes(PyObject *held) {
 }
 
 static bool take_blocks(const spv_state *state, PyObject *blocks, PyObject *records, call *of) {
-    if (!(of->held = spv_snapshots(state, blocks)) || !(of->blocks = all_bytes(of->held)))
+    if (!(of->held = spv_snapshots(state, blocks, "blocks")) || !(of->blocks = all_bytes(of->held)))
         return false;
     of->count = (size_t)PyList_Size(of->held);
     return spv_take_records(state, records, of->blocks, of->count, &of->beside);
@@ -53,7 +53,7 @@ static bool take_blocks(const spv_state *state, PyObject *blocks, PyObject *reco
 static bool take_hits(const spv_state *state, PyObject *hits, call *of) {
     if (hits == Py_None)
         return true;
-    if (!(of->held_hits = spv_snapshots(state, hits)) || !(of->hits = all_bytes(of->held_hits)))
+    if (!(of->held_hits = spv_snapshots(state, hits, "hits")) || !(of->hits = all_bytes(of->held_hits)))
         return false;
     const size_t count = (size_t)PyList_Size(of->held_hits);
     if (count != of->count)

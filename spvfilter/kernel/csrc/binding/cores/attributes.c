@@ -156,7 +156,7 @@ spv_core *spv_same_shape(PyObject *self, PyObject *object) {
     if (!state)
         return NULL;
     if (!spv_is_core(state, object, core->width)) {
-        spv_refuse_type(core->width == SPV_BITS ? "expected a filter of bits, not %U" : "expected a filter of counters, not %U", object);
+        spv_refuse_type(core->width == SPV_BITS ? "other must be a filter of bits, not %U" : "other must be a filter of counters, not %U", object);
         return NULL;
     }
     if (!spv_check_made(core) || !spv_check_made(other))

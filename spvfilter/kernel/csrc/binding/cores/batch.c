@@ -111,6 +111,8 @@ static bool take_iterator(spv_run *run, taken_keys *taken, PyObject *keys, bool 
 /* Keys are taken ahead if nobody can notice that: if the iteration runs no Python code, which could look at the
    filter. */
 static bool run_iterable(spv_run *run, PyObject *keys) {
+    if (!spv_check_iterable(keys, "keys", "an iterable, a buffer or a column"))
+        return false;
     const bool list = PyList_CheckExact(keys), tuple = PyTuple_CheckExact(keys);
     taken_keys *taken = PyMem_Malloc(sizeof *taken);
     if (!taken) {

@@ -14,13 +14,13 @@ static bool check_kind(const spv_core *core, spv_kind kind) {
         wanted = kind == SPV_BINARY ? NULL : "expected a column of binary, not of %s: other keys need `encode`";
         break;
     case SPV_ENCODE_UTF8:
-        wanted = kind == SPV_TEXT ? NULL : "a filter that encodes utf-8 expects a column of text, not of %s";
+        wanted = kind == SPV_TEXT ? NULL : "expected a column of text, not of %s: the filter encodes its keys as utf-8";
         break;
     case SPV_ENCODE_INT64:
     case SPV_ENCODE_UINT64:
     case SPV_ENCODE_INT32:
     case SPV_ENCODE_UINT32:
-        wanted = kind == SPV_INTEGERS ? NULL : "a filter that encodes integers expects a column of integers, not of %s";
+        wanted = kind == SPV_INTEGERS ? NULL : "expected a column of integers, not of %s: the filter encodes its keys as integers";
         break;
     default:
         break;
@@ -258,9 +258,9 @@ static bool refuse_type(const spv_core *core, spv_status status, const spv_error
     if (status != SPV_FLAW)
         refuse(core, status, error);
     else if (!strcmp(error->field, "columns"))
-        PyErr_Format(PyExc_TypeError, "expected one column, not a table of %s: choose one of them", error->message);
+        PyErr_Format(PyExc_TypeError, "keys: expected one column, not a table of %s: choose one of them", error->message);
     else
-        PyErr_Format(PyExc_TypeError, "expected a column of text, binary or integers, not of Arrow's type '%s'", error->message);
+        PyErr_Format(PyExc_TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type '%s'", error->message);
     return false;
 }
 

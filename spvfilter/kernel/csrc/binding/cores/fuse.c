@@ -38,7 +38,7 @@ static bool read_family(const spv_state *state, PyObject *given, PyObject *given
         PyErr_SetString(state->ParameterError, "a static filter takes FastHash, SipHash or CustomHash: it needs 64-bit hashes");
         return false;
     }
-    PyObject *key = spv_snapshot(given_key);
+    PyObject *key = spv_named_snapshot(given_key, "key");
     const bool fits = key && spv_size(key) == 16;
     if (fits)
         spv_shape_make(&fresh->shape, (spv_family)family, 1, 1, false, spv_data(key));

@@ -17,7 +17,7 @@ static bool copy_buffer(Py_buffer *view, spv_held *held) {
 
 /* pure.cells.encode_bytes. */
 static bool hold_bytes(PyObject *key, spv_held *held) {
-    const char *message = "expected a bytes-like key, not %U: other keys need `encode`, such as 'utf-8' for str or 'int64' for int";
+    const char *message = "the key must be bytes-like, not %U: keys of other types need `encode`, such as 'utf-8' for str or 'int64' for int";
     Py_buffer view;
     if (PyBytes_Check(key)) {
         held->data = (const uint8_t *)PyBytes_AsString(key);
@@ -40,7 +40,7 @@ static bool hold_bytes(PyObject *key, spv_held *held) {
 
 static bool hold_text(PyObject *key, spv_held *held) {
     if (!PyUnicode_Check(key))
-        return spv_refuse_type("a filter that encodes utf-8 expects a str, not %U", key);
+        return spv_refuse_type("the key must be a str, not %U: the filter encodes its keys as utf-8", key);
     Py_ssize_t size;
     held->data = (const uint8_t *)PyUnicode_AsUTF8AndSize(key, &size);
     held->size = (size_t)size;
@@ -68,7 +68,7 @@ static size_t to_number(PyObject *whole, uint8_t encoder, uint8_t number[8]) {
 
 static bool hold_number(spv_core *core, PyObject *key, spv_held *held) {
     if (PyBool_Check(key) || !PyIndex_Check(key))
-        return spv_refuse_type("a filter that encodes integers expects an int, not %U", key);
+        return spv_refuse_type("the key must be an int, not %U: the filter encodes its keys as integers", key);
     static const char *const names[] = {"int64", "uint64", "int32", "uint32"};
     PyObject *whole = PyNumber_Index(key);
     if (!whole)

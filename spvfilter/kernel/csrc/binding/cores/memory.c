@@ -1,5 +1,7 @@
 #include "binding/cores/memory.h"
 
+#include "binding/arguments.h"
+
 spv_memory *spv_new_memory(const spv_state *state, size_t size) {
     PyTypeObject *type = (PyTypeObject *)state->CellMemory;
     if (size > PY_SSIZE_T_MAX - sizeof(spv_memory)) {
@@ -32,7 +34,11 @@ static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, size_t
 }
 
 spv_memory *spv_memory_of(const spv_state *state, PyObject *buffer, size_t size, size_t alignment, bool *readonly) {
-    PyObject *view = PyMemoryView_FromObject(buffer);
+    PyObject *view = NULL;
+    if (PyObject_CheckBuffer(buffer))
+        view = PyMemoryView_FromObject(buffer);
+    else
+        spv_refuse_argument("buffer", "a bytes-like object", buffer);
     if (!view)
         return NULL;
     uint8_t *cells = flat(state, view, size, alignment, readonly);

@@ -66,7 +66,7 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
             state->ParameterError, "a split-block filter has 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned");
         return false;
     }
-    PyObject *key = spv_snapshot(given->key);
+    PyObject *key = spv_named_snapshot(given->key, "key");
     if (key && spv_size(key) == 16) {
         fresh->cells = (uint64_t)cells;
         fresh->hash_funcs = (uint32_t)functions;

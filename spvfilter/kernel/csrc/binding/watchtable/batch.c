@@ -151,7 +151,7 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|OpOp:scan_blocks", keywords, &given, &found, &check, &undo, &packed)
         || !spv_take_found(state, found, &earlier))
         return NULL;
-    PyObject *held = spv_snapshots(state, given);
+    PyObject *held = spv_snapshots(state, given, "blocks");
     if (!held)
         return NULL;
     const size_t count = (size_t)PyList_Size(held);

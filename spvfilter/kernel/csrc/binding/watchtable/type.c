@@ -59,7 +59,7 @@ static uint8_t *joined_outpoints(const spv_state *state, PyObject *list) {
 
 static PyObject *without(PyObject *self, PyObject *given) {
     const spv_state *state = spv_object_state(self);
-    PyObject *list = spv_snapshots(state, given), *made = NULL;
+    PyObject *list = spv_snapshots(state, given, "outpoints"), *made = NULL;
     uint8_t *outpoints = list ? joined_outpoints(state, list) : NULL;
     if (outpoints) {
         spv_table *table = spv_table_of(self), *twin;
