@@ -106,13 +106,13 @@ PROGRAMS = {  # programs that a marker needs
     "spark": ("javac",),
 }
 BCOIN = Path(__file__).parent / "bcoin/node_modules/bcoin/package.json"
-MEMPOOL = Path(__file__).parent / "electrum/npm/node_modules/@mempool/electrum-client/package.json"
+NPM = Path(__file__).parent / "electrum/npm/node_modules"
 GUAVA = Path("/usr/share/java/guava.jar")
 CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker needs
     "bcoin": BCOIN.is_file,
     "bitcoind": lambda: shutil.which(os.environ.get("BITCOIND", "")) is not None,
     "guava": GUAVA.is_file,
-    "mempool": MEMPOOL.is_file,
+    "mempool": lambda: all((NPM / name).is_dir() for name in ("@mempool/electrum-client", "electrum-client")),
     "namespaces": can_be_made,
     "native": is_compiled,
     "posix": lambda: sys.platform != "win32",
