@@ -185,7 +185,8 @@ class Reader:
             raise FormatError(f"{len(self.raw) - self.at} trailing bytes", offset=self.at, field=field)
 
 
-def _check_int(name: str, value: object, unit: str = "") -> None:
+def check_int(name: str, value: object, unit: str = "") -> None:
+    """Raise TypeError, with the name of the argument or field, unless a value is an int and not a bool."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name}: expected a whole number{unit}, not {type(value).__name__}")
 
@@ -213,7 +214,7 @@ class OutPoint:
             raise TypeError(f"txid: expected 32 bytes, not {type(self.txid).__name__}: OutPoint.from_text takes text")
         if len(self.txid) != 32:
             raise ParameterError(f"a txid must be 32 bytes long, not {len(self.txid)}")
-        _check_int("index", self.index)
+        check_int("index", self.index)
         if not 0 <= self.index <= _U32_MAX:
             raise ParameterError(f"an output index must be from 0 to {_U32_MAX}, not {self.index}")
 
@@ -276,7 +277,7 @@ class TxOut:
                 "script_pubkey: expected bytes, such as address_to_script returns, not"
                 f" {type(self.script_pubkey).__name__}"
             )
-        _check_int("value", self.value, " of satoshi")
+        check_int("value", self.value, " of satoshi")
         if not 0 <= self.value < 1 << 63:
             raise ParameterError(f"value: expected 0 to 2^63 - 1 satoshi, not {self.value}")
 
@@ -333,13 +334,13 @@ class Header:
         for name, hash_ in (("previous", self.previous), ("merkle_root", self.merkle_root)):
             if not isinstance(hash_, bytes):
                 raise TypeError(f"{name}: expected 32 bytes, not {type(hash_).__name__}")
-        _check_int("version", self.version)
+        check_int("version", self.version)
         if len(self.previous) != 32 or len(self.merkle_root) != 32:
             raise ParameterError(f"hashes must be 32 bytes long, not {len(self.previous)} and {len(self.merkle_root)}")
         if not -(1 << 31) <= self.version < 1 << 31:
             raise ParameterError(f"version is not an i32: {self.version}")
         for name, value in (("time", self.time), ("bits", self.bits), ("nonce", self.nonce)):
-            _check_int(name, value)
+            check_int(name, value)
             if not 0 <= value <= _U32_MAX:
                 raise ParameterError(f"{name} is not a u32: {value}")
 

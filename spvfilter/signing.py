@@ -40,8 +40,8 @@ def build_tx(
             key fits stays as it is if somebody else has signed it.
 
     Raises:
-        ParameterError: A private key is invalid, no key fits an input, or an input lacks `spent` or its script. Signing
-            also needs the package wallycore or btclib-secp256k1.
+        ParameterError: `version` or `lock_time` is out of range, a private key is invalid, no key fits an input, or an
+            input lacks `spent` or its script. Signing also needs the package wallycore or btclib-secp256k1.
     """
     signed = inputs if keys is None else sign_inputs(inputs, outputs, keys, version=version, lock_time=lock_time)
     return serialize(signed, outputs, version=version, lock_time=lock_time)

@@ -10,7 +10,7 @@ from spvfilter._arguments import named
 from spvfilter._public import readable
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
-from spvfilter.primitives import OutPoint, Reader, TxOut, compact_size, hash_to_hex
+from spvfilter.primitives import OutPoint, Reader, TxOut, check_int, compact_size, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
 
 __all__ = ["NULL_OUTPOINT", "Transaction", "TxIn"]
@@ -158,7 +158,10 @@ class Transaction:
 @readable
 @dataclass(frozen=True, slots=True)
 class TxIn:
-    """An input of a transaction."""
+    """An input of a transaction.
+
+    Raises TypeError for a value of a wrong type, and ParameterError if the sequence number is not a u32.
+    """
 
     outpoint: OutPoint
     """The output that the input spends."""
@@ -171,6 +174,20 @@ class TxIn:
     spent: TxOut | None = None
     """The output at `outpoint`. Only a signature needs it, and it is not serialized."""
 
+    def __post_init__(self) -> None:
+        witness = self.witness if isinstance(self.witness, (tuple, list)) else (None,)
+        for name, wanted, is_fit in (
+            ("outpoint", "an OutPoint", isinstance(self.outpoint, OutPoint)),
+            ("script_sig", "bytes", isinstance(self.script_sig, bytes)),
+            ("witness", "a tuple of bytes", all(isinstance(item, bytes) for item in witness)),
+            ("spent", "a TxOut or None", self.spent is None or isinstance(self.spent, TxOut)),
+        ):
+            if not is_fit:
+                raise TypeError(f"{name}: expected {wanted}, not {type(getattr(self, name)).__name__}")
+        check_int("sequence", self.sequence)
+        if not 0 <= self.sequence <= 0xFFFFFFFF:
+            raise ParameterError(f"sequence must be from 0 to 2^32 - 1, not {self.sequence}")
+
     def __bytes__(self) -> bytes:
         """Serialize the input without its witness, which follows the outputs in a transaction."""
         return bytes(self.outpoint) + var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
@@ -182,7 +199,14 @@ def var_bytes(data: bytes) -> bytes:
 
 
 def serialize(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int, lock_time: int) -> bytes:
-    """Serialize a transaction, in segwit form if an input has a witness (BIP-144)."""
+    """Serialize a transaction, in segwit form if an input has a witness (BIP-144).
+
+    Raises ParameterError if the version is not an i32, or the lock time is not a u32.
+    """
+    if not -(1 << 31) <= version < 1 << 31:
+        raise ParameterError(f"version must be from -2^31 to 2^31 - 1, not {version}")
+    if not 0 <= lock_time <= 0xFFFFFFFF:
+        raise ParameterError(f"lock_time must be from 0 to 2^32 - 1, not {lock_time}")
     segwit = any(txin.witness for txin in inputs)
     raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")
     raw += compact_size(len(inputs)) + b"".join(map(bytes, inputs))

@@ -20,15 +20,17 @@ from spvfilter._public import naming
 from spvfilter.bloom import BloomFilter
 from spvfilter.bloom.exchange import SplitBlockFilter, TypedBlockFilter
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import DescriptorWarning, SpvFilterError
+from spvfilter.errors import DescriptorWarning, ParameterError, SpvFilterError
 from spvfilter.filters import GcsQuery
 from spvfilter.kernel import backend
 from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node import Regtest
-from spvfilter.primitives import TxOut
+from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.scan import Matcher
+from spvfilter.signing import build_tx
 from spvfilter.store import Store
+from spvfilter.transaction import TxIn
 from spvfilter.wallet import WalletStore
 from spvfilter.watch import Keychain, WatchList
 from support.publicnames import own
@@ -40,6 +42,7 @@ WRONG: list[Any] = [object(), "text", 5, -1, 0.5, None, b"bytes", {"a": 1}, [obj
 Call = Callable[..., object]
 CALLS_BACK = {"rpc.Patience.ask"}  # the errors of the caller's function leave it
 REFERENCE = backend.reference()
+SPENT = OutPoint(bytes(32), 0)
 GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 GIVEN = {"address.Bech32Encoding", "wire.messages.Flaw"}  # enumerations that no program makes from values
 
@@ -211,3 +214,35 @@ def test_warnings_name_the_line_outside_of_the_package() -> None:
 def test_a_wrong_value_of_an_output_is_named(value: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="value"):
         TxOut(value, b"\x51")
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("txid", lambda: OutPoint("ab" * 16, 0)),  # type: ignore[arg-type]
+        ("index", lambda: OutPoint(bytes(32), 0.5)),  # type: ignore[arg-type]
+        ("previous", lambda: Header(1, "ab" * 16, bytes(32), 0, 0, 0)),  # type: ignore[arg-type]
+        ("version", lambda: Header(0.5, bytes(32), bytes(32), 0, 0, 0)),  # type: ignore[arg-type]
+        ("nonce", lambda: Header(1, bytes(32), bytes(32), 0, 0, 0.5)),  # type: ignore[arg-type]
+        ("outpoint", lambda: TxIn(f"{'ab' * 32}:0")),  # type: ignore[arg-type]
+        ("script_sig", lambda: TxIn(SPENT, "51")),  # type: ignore[arg-type]
+        ("witness", lambda: TxIn(SPENT, witness="51")),  # type: ignore[arg-type]
+        ("witness", lambda: TxIn(SPENT, witness=("51",))),  # type: ignore[arg-type]
+        ("sequence", lambda: TxIn(SPENT, sequence=0.5)),  # type: ignore[arg-type]
+        ("spent", lambda: TxIn(SPENT, spent=5)),  # type: ignore[arg-type]
+        ("lock_time", lambda: build_tx([], [], lock_time="5")),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_part_of_a_transaction_is_named(name: str, make: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=rf"^{name}: expected .*, not (str|float|int|tuple)\b"):
+        make()
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 32])
+def test_a_part_of_a_transaction_out_of_range_is_named(number: int) -> None:
+    with pytest.raises(ParameterError, match="sequence must be from 0 to"):
+        TxIn(SPENT, sequence=number)
+    with pytest.raises(ParameterError, match="lock_time must be from 0 to"):
+        build_tx([], [], lock_time=number)
+    with pytest.raises(ParameterError, match=r"version must be from -2\^31 to"):
+        build_tx([], [], version=number - (1 << 31) if number < 0 else number)
