@@ -37,6 +37,19 @@ async def found(run: Run) -> dict[bytes, int | None]:
     return {coin.script_pubkey: coin.sp_label for coin in coins}
 
 
+async def test_blocks_that_pay_only_others_are_not_downloaded() -> None:
+    world = SilentWorld()
+    for _ in range(12):
+        world.send(OTHER.address())
+        world.regtest.mine()
+    raw = world.send(WALLET.address(), OTHER.address())
+    world.regtest.mine()
+    async with Node(world.regtest) as node, following(world, node, TweakServer(world)) as run:
+        await run.synced(world)
+        assert await found(run) == {output_of(raw, 0): None}
+        assert run.client.metrics().blocks_received == 1
+
+
 async def test_payments_and_their_spends_are_found(tmp_path: Path) -> None:
     world, path, watch = SilentWorld(), tmp_path / "wallet.db", watching()
     watch.add_sp_label(3, "Alice")

@@ -109,8 +109,10 @@ class TweakBlocks(SilentBlocks):
     def matches(block_hash: bytes, filter: bytes, answer: Any, scanners: Scanners) -> bool:
         """Return True if the filter of a block may match a payment, in a thread."""
         scripts = scanners.made().first_scripts(answer[1])
+        if not scripts:
+            return False
         try:
-            return bool(scripts and match_filters([(block_hash, filter)], GcsQuery(scripts)))
+            return next(match_filters([(block_hash, filter)], GcsQuery(scripts)), None) is not None
         except BlockFilterError:
             return True  # the search by scripts refutes the filter
 
