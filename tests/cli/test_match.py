@@ -360,7 +360,8 @@ async def test_mempool_is_followed_without_zmq(core: CoreNode) -> None:
         assert await line(child) == payment(0)
         core.mempool[txid(PAYMENTS[1])] = PAYMENTS[1]
         assert await line(child) == payment(1)
-        summary, _ = await interrupted(child)
+        waiting, summary, _ = await interrupted(child)
+        assert waiting == f"spvfilter: waiting for transactions of {core.url}; Ctrl-C ends"
         assert "2 transactions" in summary
 
 

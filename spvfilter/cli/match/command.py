@@ -164,8 +164,8 @@ class _Run:
         """Context manager: returns the transactions of the sources, which it opens. At its end it prints a summary."""
         async with AsyncExitStack() as stack:
             txs = await self._given.open(stack, self._refuse)
-            if self._given.publishers and not self._is_quiet:
-                complain(f"waiting for transactions of {', '.join(self._given.publishers)}; Ctrl-C ends")
+            if self._given.endless and not self._is_quiet:
+                complain(f"waiting for transactions of {', '.join(self._given.endless)}; Ctrl-C ends")
             try:
                 async with aclosing(self._arriving(txs)) as arriving:
                     yield arriving

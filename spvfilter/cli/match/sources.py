@@ -93,6 +93,11 @@ class Sources:
     opened: list[FullNode] = field(default_factory=list)
     """The nodes that `open` has connected to."""
 
+    @property
+    def endless(self) -> list[str]:
+        """The sources that bring transactions until Ctrl-C."""
+        return [*self.publishers, *self.peers, *(self.nodes if self.follows else ())]
+
     @classmethod
     def of(cls, args: argparse.Namespace) -> Sources:
         """Collect the sources that the arguments name. Errors repeat no argument that may be a secret.
