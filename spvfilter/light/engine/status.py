@@ -76,7 +76,7 @@ class StatusReports:
         self._tip = b""
         # Start of the time in which other peers may answer: a new tip, a corrected clock, or the return of peers.
         self._tip_since = 0.0
-        self._odd: frozenset[Peer] = frozenset()  # Connected peers whose clocks differ much from ours.
+        self._odd: tuple[Peer, ...] = ()  # Connected peers whose clocks differ much from ours.
 
     @property
     def synced(self) -> bytes | None:
@@ -220,8 +220,8 @@ class StatusReports:
         """
         now, peers = self._context.now, self._context.pool.connected()
         off = {peer: peer.clock_ahead(now) + now.monotonic - now.wall for peer in peers}
-        odd = frozenset(peer for peer, each in off.items() if abs(each) > MAX_CLOCK_OFFSET_S)
-        if self._odd - odd:  # headers that seemed to be from the future may be the best chain
+        odd = tuple(peer for peer, each in off.items() if abs(each) > MAX_CLOCK_OFFSET_S)
+        if any(peer not in odd for peer in self._odd):  # headers from the future may be the best chain
             self._headers.ask_those_ahead()
             self._tip_since = now.monotonic
         self._odd = odd
