@@ -32,7 +32,7 @@ from support.vectors import effort
 
 pytestmark = [pytest.mark.bitcoind, pytest.mark.columns, pytest.mark.long]
 FOREIGN = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # the key of BIP-173
-SETTLED_S = 60  # for a client to see what Core sees
+SETTLED_S = 120  # for a client to see what Core sees
 OPTIONS = ("-rest=1", "-maxmempool=5")  # megabytes
 FILLING = 60  # transactions that fill the mempool
 FILLING_SIZE = 95_000  # bytes of one of them
