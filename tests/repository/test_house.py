@@ -249,6 +249,23 @@ def test_the_library_never_prints() -> None:
     ]
 
 
+PLACEHOLDER = re.compile(r"\{[a-z_]+(\.[a-z_]+)*\}")
+
+
+def unfilled(tree: ast.Module) -> list[str]:
+    """Texts with a placeholder that nothing fills, as the text is no f-string. Docstrings are left out."""
+    described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [(id(node), node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [text for at, text in texts if isinstance(text, str) and PLACEHOLDER.search(text) and at not in described]
+
+
+def test_no_message_shows_a_placeholder() -> None:
+    made_elsewhere = {"seriesscripts.py"}  # its Lua is filled by `format`
+    found = {path.name for path in PACKAGE.rglob("*.py") if unfilled(ast.parse(path.read_text(encoding="utf-8")))}
+    assert found == made_elsewhere
+    assert unfilled(ast.parse('x = "of " f"{y}"; z = "for {watch.network}"')) == ["for {watch.network}"]
+
+
 def test_a_module_has_a_docstring() -> None:
     assert not [module for module in modules() if not ast.get_docstring(tree(module))]
 

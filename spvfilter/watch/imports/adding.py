@@ -94,7 +94,7 @@ def _keychains(watch: WalletSink, wanted: ImportedDescriptor) -> list[Keychain]:
         if derived != wanted.first_address:
             raise ParameterError(
                 "the first address in the file is not the first address of its keys: the file is damaged, was "
-                "changed, or is not for {watch.network}; export it again"
+                f"changed, or is not for {watch.network}; export it again"
             )
     return found
 

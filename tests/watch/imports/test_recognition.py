@@ -437,7 +437,7 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Electrum without addresses": ({**electrum_imported(), "addresses": {}}, "without addresses"),
     "Electrum with other addresses": (
         {**electrum(), "addresses": {"receiving": [ADDRESS]}},
-        "the first address in the file is not the first address of its keys",
+        "the file is damaged, was changed, or is not for mainnet; export it again",
     ),
     "Coldcard of another chain": ({**coldcard(), "chain": "LTC"}, "unknown chain: expected BTC, XTN or XRT"),
     "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "without a single-key account"),
