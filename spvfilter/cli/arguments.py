@@ -424,7 +424,7 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
                 return _decoded(_bounded(file, limit, kind), limit, kind)
             except ParameterError as error:
                 raise ParameterError(f"{what}: {error}") from None
-    if not what.isascii() or not _HEX_TEXT.issuperset(what.encode("ascii")):
+    if not what.isascii() or not _HEX_TEXT.issuperset(_plain_hex(what.encode("ascii"))):
         raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
     return _decoded(what.encode("ascii"), limit, kind)
 
@@ -446,15 +446,21 @@ def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
     return data
 
 
+def _plain_hex(data: bytes) -> bytes:
+    """Return text without 0x in front, as other programs print hex digits."""
+    return data.lstrip()[2:] if data.lstrip()[:2].lower() == b"0x" else data
+
+
 def _decoded(data: bytes, limit: int, kind: str) -> bytes:
-    """Decode hex digits, with or without blanks and line ends. Other bytes are returned unchanged.
+    """Decode hex digits, with or without blanks, line ends and 0x in front. Other bytes are returned unchanged.
 
     Raises ParameterError for an odd number of digits, for other text, and for more than `limit` bytes.
     """
-    if not data.strip():
+    plain = _plain_hex(data)
+    if not plain.strip():
         raise ParameterError("the input is empty")
-    if _HEX_TEXT.issuperset(data):
-        digits = b"".join(data.split()).decode("ascii")
+    if _HEX_TEXT.issuperset(plain):
+        digits = b"".join(plain.split()).decode("ascii")
         if len(digits) % 2:
             raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or extra")
         data = bytes.fromhex(digits)

@@ -100,6 +100,16 @@ def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
     }
 
 
+def test_hex_digits_may_begin_with_0x(run: Any, tmp_path: Path) -> None:
+    plain = run("inspect", FIRST_PAYMENT, *TABLE)
+    file = tmp_path / "tx.hex"
+    file.write_text(f" 0X{FIRST_PAYMENT}\n")
+    assert run("inspect", f"0x{FIRST_PAYMENT}", *TABLE) == run("inspect", str(file), *TABLE) == plain
+    assert plain.code == 0
+    for empty in ("0x", "0x0"):
+        assert run("inspect", empty).code == 2
+
+
 def test_a_transactions_table_shows_amounts_and_addresses(run: Any, chain: Sequence[bytes]) -> None:
     payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
     raw = payment.serialize().hex()
