@@ -54,6 +54,7 @@ _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
 
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")  # characters of hex digits in lines
 _PSBT_BASE64 = b"cHNidP"  # the magic bytes of a PSBT (BIP-174), encoded
+_NOT_FINAL = "a PSBT in base64: finalize it first, and give the transaction"
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")  # characters of ASCII text
 
 
@@ -424,6 +425,8 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
                 return _decoded(_bounded(file, limit, kind), limit, kind)
             except ParameterError as error:
                 raise ParameterError(f"{what}: {error}") from None
+    if what.startswith(_PSBT_BASE64.decode("ascii")):
+        raise ParameterError(_NOT_FINAL)
     if not what.isascii() or not _HEX_TEXT.issuperset(_plain_hex(what.encode("ascii"))):
         raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
     return _decoded(what.encode("ascii"), limit, kind)
@@ -465,7 +468,7 @@ def _decoded(data: bytes, limit: int, kind: str) -> bytes:
             raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or extra")
         data = bytes.fromhex(digits)
     elif data.startswith(_PSBT_BASE64):
-        raise ParameterError("a PSBT in base64: finalize it first, and give the transaction")
+        raise ParameterError(_NOT_FINAL)
     elif _TEXT.issuperset(data):
         at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
         raise ParameterError(f"text that is not hex: character {at} is not a hex digit")

@@ -110,6 +110,12 @@ def test_hex_digits_may_begin_with_0x(run: Any, tmp_path: Path) -> None:
         assert run("inspect", empty).code == 2
 
 
+def test_a_psbt_in_place_of_hex_digits_is_named(run: Any) -> None:
+    ran = run("inspect", "cHNidP8BAHECAAAAAQ==")
+    assert (ran.code, ran.out) == (2, "")
+    assert "a PSBT in base64: finalize it first" in ran.err
+
+
 def test_a_transactions_table_shows_amounts_and_addresses(run: Any, chain: Sequence[bytes]) -> None:
     payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
     raw = payment.serialize().hex()
