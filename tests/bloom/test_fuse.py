@@ -233,13 +233,13 @@ def test_any_flipped_bit_is_found(tmp_path: Path) -> None:
         (11, b"\1", "unknown hash family 1"),
         (12, b"\6", "unknown encoding of keys 6"),
         (13, b"\x13", r"segments of 2^19 cells"),
-        (14, b"\1", "must be zero"),
+        (14, b"\1", "reserved bytes are not zero"),
         (16, b"\xff\xff\xff\xff", "cells, at most"),
         (16, b"\0\0\0\0", "3 keys in 0 cells"),
         (24, b"\0", "0 keys in 24 cells"),
         (24, b"\x19", "25 keys in 24 cells"),
         (36, b"\1", "a seed has 4 bytes"),
-        (59, b"\1", "must be zero"),
+        (59, b"\1", "reserved bytes are not zero"),
     ],
 )
 def test_a_header_that_no_filter_can_have_is_refused(at: int, value: bytes, message: str, tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_loaded_cells_count_against_the_capacity() -> None:
         (b"", "2000 bits take 250 bytes, not 0"),
         (bytes(249), "2000 bits take 250 bytes, not 249"),
         (bytes(251), "2000 bits take 250 bytes, not 251"),
-        (MAGIC + bytes(310), "2000 bits take 250 bytes, not 318: this starts like the file of a filter"),
+        (MAGIC + bytes(310), "2000 bits take 250 bytes, not 318: this starts like a filter file"),
     ],
 )
 def test_cells_of_another_size_are_refused(raw: bytes, message: str) -> None:
