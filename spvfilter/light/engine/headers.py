@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from spvfilter.chain import HeaderSync, SyncPhase, Update
 from spvfilter.errors import FutureHeaderError, LowWorkError, PeerError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.engine.tasks import Change, First, Task
 from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
@@ -34,10 +36,14 @@ class _View:
     sync: HeaderSync
     best: bytes = b""
     """Hash of the last block that the peer is known to have."""
-    fence: int | None = None
-    """Token of the ping after the last getheaders. None once the answer has brought new headers."""
     is_due: bool = False
-    """True if the peer is asked again when the pong comes."""
+    """True if there is a reason to ask the peer, which waits for the pong or for a commit."""
+    awaits_commit: bool = False
+    """True if the peer is asked once the received headers are in the database. This limits the waiting commits."""
+    wanted: Change = field(default_factory=lambda: Change("a reason to ask"))
+    news: Change = field(default_factory=lambda: Change("new headers"))
+    task: Task[None] | None = None
+    """Asks the peer for headers."""
     told: int = -1
     """Height up to which full messages of the peer have led."""
     repeats: int = 0
@@ -48,8 +54,6 @@ class _View:
     found: tuple[bytes, bytes, int] | None = (
         None  # `best`, the tip, and the height of `best` in the chain of that tip; None if `best` is not in it
     )
-    awaits_commit: bool = False
-    """True if the peer is asked for more once the received headers are in the database."""
     is_apart: bool = False
     """True if its last headers follow the genesis block, and the best chain has others there."""
 
@@ -70,7 +74,12 @@ class PeerHeaders:
         self._moved = moved
         self._views: dict[Peer, _View] = {}
         self._last_news = context.now.monotonic  # when a block came, or all peers were asked
-        context.pool.on_gone(lambda peer: self._views.pop(peer, None))
+        context.pool.on_gone(self._gone)
+
+    def _gone(self, peer: Peer) -> None:
+        view = self._views.pop(peer, None)
+        if view is not None and view.task is not None:
+            view.task.cancel()
 
     # Chains of peers
 
@@ -107,7 +116,7 @@ class PeerHeaders:
     def is_asked(self, peer: Peer) -> bool:
         """True if a peer has yet to send headers, or is asked for more when the database or the peer has caught up."""
         view = self._views.get(peer)
-        return _KEY in peer.questions or (view is not None and (view.awaits_commit or view.is_due))
+        return _KEY in peer.questions or (view is not None and view.is_due)
 
     def progress(self) -> tuple[int, int]:
         """Return the height of the best chain, and the greatest height that a connected peer announces."""
@@ -123,9 +132,39 @@ class PeerHeaders:
         self._views[peer] = _View(HeaderSync(self._context.chain, salt))
         self._context.out.send(peer.number, SendHeaders())
 
+    async def _follow(self, peer: Peer, view: _View) -> None:
+        """Ask a peer for headers whenever there is a reason, one question at a time, until it leaves."""
+        out = self._context.out
+        while True:
+            if _KEY not in peer.questions:  # else the task was cancelled after a question, and begun again
+                if not view.is_due:
+                    await view.wanted.next()
+                if view.awaits_commit:
+                    await out.committed_all()
+                view.is_due = view.awaits_commit = False
+                self._send(peer, view)
+            await First(out.fenced(peer.number), view.news.next())
+            if _KEY in peer.questions:  # the pong came, and no headers before it
+                self.take(peer, b"")
+
+    def _send(self, peer: Peer, view: _View) -> None:
+        """Request the headers after the last known header of a peer."""
+        locator = tuple(view.sync.locator()[:101])
+        tip = self._context.chain.tip_hash
+        if view.best != tip and len(locator) > 1 and locator[0] == tip:
+            # A peer with our tip then sends its header, as in Core. An empty answer would be ambiguous.
+            locator = locator[1:]
+        self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
+        self._context.changed()
+
     def advance(self) -> None:
         """Ask peers with unknown headers: one first, the others when its headers have come or if it stalls."""
         now, pool = self._context.now, self._context.pool
+        for peer, view in list(self._views.items()):
+            if view.task is None or view.task.is_done:
+                story, what = partial(self._follow, peer, view), f"ask {peer.address} for headers"
+                view.task = self._context.tasks.begin(story, what, partial(self._context.failed, peer))
+                self._context.tasks.run()
         greeting = [peer for peer in pool if peer.state is PeerState.GREETING]
         if greeting:
             asked = [peer for peer in greeting if self.is_asked(peer)]
@@ -149,39 +188,19 @@ class PeerHeaders:
         return self._last_news + self._context.options.timeouts.stale_tip_s
 
     def ask(self, peer: Peer) -> None:
-        """Ask a peer for the headers after its last known header."""
+        """Ask a peer for the headers after its last known header, unless a question is open."""
+        if _KEY in peer.questions:
+            return
         view = self._views[peer]
-        if view.fence is not None and _KEY not in peer.questions:
-            view.is_due = True
-        elif not self.is_asked(peer):
-            locator = tuple(view.sync.locator()[:101])
-            tip = self._context.chain.tip_hash
-            if view.best != tip and len(locator) > 1 and locator[0] == tip:
-                # A peer with our tip then sends its header, as in Core. An empty answer would be ambiguous.
-                locator = locator[1:]
-            self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
-            view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer, view))
-            self._context.changed()
+        view.is_due = True
+        view.wanted.announce()
+        self._context.tasks.run()
 
     def ask_those_ahead(self) -> None:
         """Ask peers again if their headers were ahead of our clock."""
         for peer, view in self._views.items():
             if view.is_future:
                 self.ask(peer)
-
-    def _ask_on(self, peer: Peer, view: _View) -> None:
-        """Ask a peer for more headers, now or when the database has caught up. This limits the waiting commits."""
-
-        def caught_up() -> None:
-            view.awaits_commit = False
-            if self._views.get(peer) is view:
-                self.ask(peer)
-
-        if self._context.out.is_busy and not view.awaits_commit:
-            view.awaits_commit = True
-            self._context.out.after_commit(caught_up)
-        else:
-            self.ask(peer)
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
         """A peer announces blocks by inv. Only the last blocks of a long list count: an honest peer lists the highest
@@ -198,15 +217,6 @@ class PeerHeaders:
                 self.ask(peer)
 
     # Answers
-
-    def _fenced(self, peer: Peer, view: _View) -> None:
-        is_due, view.fence, view.is_due = view.is_due, None, False
-        if not self._context.pool.has(peer):
-            return
-        if _KEY in peer.questions:
-            self.take(peer, b"")
-        elif is_due:
-            self.ask(peer)
 
     def take(self, peer: Peer, headers: bytes) -> None:
         """Take the headers of one message (80 bytes each), requested or announced. Raises PeerError."""
@@ -234,12 +244,10 @@ class PeerHeaders:
             self._moved(update)
         if view.sync.wants_more:
             self._check_headway(peer, view, update)
-            self._ask_on(peer, view)
+            view.awaits_commit = context.out.is_busy
+            self.ask(peer)
         elif peer.state is PeerState.GREETING:
             context.pool.move(peer, PeerState.READY)
-        if view.is_due and view.fence is None:  # the pong does not count any more
-            view.is_due = False
-            self.ask(peer)
         context.changed()
 
     def _latest_time(self, peer: Peer) -> int:
@@ -276,9 +284,8 @@ class PeerHeaders:
 
     def _answered(self, peer: Peer, view: _View, update: Update) -> None:
         self._context.pool.answered(peer, _KEY, self._context.now)
-        if view.fence is not None and (update.stored or update.old_hashes):
-            self._context.out.forget(view.fence)
-            view.fence = None
+        if update.stored or update.old_hashes:
+            view.news.announce()
 
     def _take_nothing(self, peer: Peer, view: _View) -> None:
         """The peer has no header after our locator. It does not have our tip, unless that is the genesis block."""

@@ -439,6 +439,18 @@ def test_new_headers_before_the_pong_do_not_end_the_questions() -> None:
     assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
 
 
+def test_a_question_for_headers_survives_the_end_of_its_task() -> None:
+    run = Run(Mode.COMPACT)
+    unknown = wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))
+    run.do(Heard(1, unknown))
+    (task,) = (each for each in run.engine._context.tasks.all if "for headers" in each.what)
+    task.cancel()
+    run.engine._context.changed()
+    run.pong(run.do(Tick()))  # without headers before it
+    asked = run.sent(run.do(Heard(1, unknown)))
+    assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
+
+
 def test_a_bounded_number_of_absent_addresses_is_remembered() -> None:
     run = Run(Mode.COMPACT)
     headers, requests = run.engine._filter_headers, run.engine._blocks
