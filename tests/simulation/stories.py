@@ -9,6 +9,7 @@ from typing import Any
 
 from simulation.host import EngineLike, Make
 from simulation.violation import Violation
+from spvfilter.light.engine import filterquestions
 from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.inputs import Input, Instant, Tick
 from spvfilter.light.engine.outbox import COMMIT
@@ -18,6 +19,8 @@ _STOPS = 0.05
 """Share of the steps after which a task is cancelled."""
 _STOPS_AT_COMMIT = 0.5
 """Share of the steps after which a task that waits for a commit is cancelled. Few steps have one."""
+_HOLDERS = (MethodType, CellType, tuple, filterquestions._Range, filterquestions._Flight)
+"""Objects that set a wait: a stored call, or an open question, which is dropped with its peer."""
 
 
 def check_stories(engine: EngineLike) -> None:
@@ -29,7 +32,7 @@ def check_stories(engine: EngineLike) -> None:
 
 
 def _may_come(tasks: Tasks, wait: Wait[Any]) -> bool:
-    """Return True if a wait may still come. Somebody holds a call that sets it, unless a class of its own knows."""
+    """Return True if a wait may still come: its class knows, or something that sets it refers to it."""
     match wait:
         case Task():
             return wait in tasks.all
@@ -40,7 +43,7 @@ def _may_come(tasks: Tasks, wait: Wait[Any]) -> bool:
         case First(waits=waits):
             return any(_may_come(tasks, each) for each in waits)
         case _:
-            return any(isinstance(each, MethodType | CellType | tuple) for each in gc.get_referrers(wait))
+            return any(isinstance(each, _HOLDERS) for each in gc.get_referrers(wait))
 
 
 def stopping(make: Make, rng: random.Random) -> Make:

@@ -25,7 +25,7 @@ from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import MAX_FILTER_DISPUTES, WITNESSES, Coverage
-from spvfilter.light.engine.filterquestions import FilterQuestions
+from spvfilter.light.engine.filterquestions import FilterQuestions, Stated
 from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState
 from spvfilter.light.engine.tasks import Change, Task, Wait
@@ -307,8 +307,10 @@ class FilterHeaders:
         while self._next <= last and self._next <= context.rows.height + _PIPELINE * MAX_CFHEADERS:
             first, end = self._next, min(self._next + MAX_CFHEADERS - 1, last)
             stop = context.chain.hash_at(end)
-            if not self._questions.hashes(leader, first, end, stop, partial(self._take, leader, first, stop)):
+            asked = self._questions.ask_hashes(leader, first, end, stop)
+            if asked is None:
                 return  # the same question is open already
+            asked.then(partial(self._take, leader, first, stop, asked))
             self._next = end + 1
 
     def _can_lead(self, peer: Peer) -> bool:
@@ -329,9 +331,10 @@ class FilterHeaders:
         able = [peer for peer, stated in stated_headers if stated.divergence is None and not stated.is_asked]
         return max(able, key=rank, default=None)
 
-    def _take(self, peer: Peer, first: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+    def _take(self, peer: Peer, first: int, stop: bytes, answer: Wait[Stated]) -> None:
         """Record a peer's filter hashes of the blocks from a height on, if they follow ours. Raises LieError."""
-        context, end = self._context, first + len(hashes) - 1
+        context, (previous, hashes) = self._context, answer.result()
+        end = first + len(hashes) - 1
         if context.rows.height != first - 1 or end > context.chain.height or context.chain.hash_at(end) != stop:
             self._next = min(self._next, context.rows.height + 1)
             return

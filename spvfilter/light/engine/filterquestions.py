@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, repeat
@@ -21,9 +21,6 @@ from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCF
 MAX_REPEATED = 100
 """Number of answered questions of one peer for which later answers are ignored (our choice)."""
 
-Checkpoints = Callable[[Sequence[bytes]], None]
-Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before the first block, and the filter hashes
-
 
 class Stated(NamedTuple):
     """Filter headers of successive blocks, as a peer gives them."""
@@ -35,16 +32,17 @@ class Stated(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class FilterFlight:
+class _Flight:
     """Filters of successive blocks in one request to one peer."""
 
-    first: int
-    blocks: list[bytes]
+    blocks: Sequence[bytes]
     hashes: Sequence[bytes]
     """Filter hashes of these blocks, as the peer stated them."""
-    then: Callable[[list[bytes]], None]
-    data: list[bytes] = field(default_factory=list)
-    missing: int = 0
+    answer: Wait[list[bytes]]
+    data: list[bytes]
+    """The filters that have come, each in its place."""
+    missing: int
+    """The number of filters that have not come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +52,7 @@ class _Range:
     message: GetCFHeaders
     due: int
     """The number of filter hashes."""
-    then: Hashes
+    answer: Wait[Stated]
     probe_at: float
     """When the next ping tests whether the peer ignores the question (monotonic seconds)."""
     wait_s: float
@@ -67,17 +65,17 @@ class _Range:
 class _Open:
     """Open questions of one peer."""
 
-    checkpoints: dict[bytes, tuple[int, Checkpoints]] = field(default_factory=dict)
-    """The number of filter headers due, by stop hash."""
+    checkpoints: dict[bytes, tuple[int, Wait[Sequence[bytes]]]] = field(default_factory=dict)
+    """The number of filter headers due, and the answer, by stop hash."""
     ranges: dict[bytes, _Range] = field(default_factory=dict)
     """Questions for filter hashes, by stop hash."""
     repeated: dict[bytes, int] = field(default_factory=dict)
     """How often questions that the peer has answered were asked again, by stop hash, the latest last."""
-    filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)
+    filters: dict[bytes, tuple[_Flight, int]] = field(default_factory=dict)
     """The flight of a filter and its place there, by block hash."""
     flights: int = 0
 
-    def take(self, flight: FilterFlight, place: int, blocks: list[bytes], data: list[bytes]) -> int:
+    def take(self, flight: _Flight, place: int, blocks: list[bytes], data: list[bytes]) -> int:
         """Take filters, the first of them due at `place` of a flight, in order and up to the first false one.
 
         Returns:
@@ -100,9 +98,10 @@ class _Open:
 
 
 class FilterQuestions:
-    """Sends questions about filters, and calls back with the answers.
+    """Sends questions about filters. Each returns a Wait for the answer, or None if the same question is open already.
 
-    A question whose asker has lost interest stays open: its answer is not a lie.
+    A question whose asker has lost interest stays open: its answer is not a lie. If the peer leaves, the Wait does not
+    come.
     """
 
     def __init__(self, context: Context) -> None:
@@ -126,50 +125,48 @@ class FilterQuestions:
 
     # Asking
 
-    def checkpoints(self, peer: Peer, height: int, stop: bytes, then: Checkpoints) -> bool:
-        """Ask for the filter headers of heights 1,000, 2,000 … up to a block.
-
-        Returns False if this question is open already.
-        """
+    def ask_checkpoints(self, peer: Peer, height: int, stop: bytes) -> Wait[Sequence[bytes]] | None:
+        """Ask for the filter headers of heights 1,000, 2,000 … up to a block."""
         owed = self._of(peer)
         if stop in owed.checkpoints:
-            return False
-        owed.checkpoints[stop] = height // CHECKPOINT_INTERVAL, then
+            return None
+        answer = Wait[Sequence[bytes]](f"filter checkpoints up to block {height} of {peer.address}")
+        owed.checkpoints[stop] = height // CHECKPOINT_INTERVAL, answer
         self._context.pool.ask(peer, ("cfcheckpt", stop), self._context.now, GetCFCheckpt(BASIC_FILTER_TYPE, stop))
-        return True
+        return answer
 
-    def hashes(self, peer: Peer, first: int, last: int, stop: bytes, then: Hashes) -> bool:
+    def ask_hashes(self, peer: Peer, first: int, last: int, stop: bytes) -> Wait[Stated] | None:
         """Ask for filter hashes of at most 2,000 blocks. `stop` is the hash of the last block.
 
-        Returns False if a question up to the same block is open already.
+        A question up to the same block is the same question.
         """
         owed = self._of(peer)
         if stop in owed.ranges:
-            return False
+            return None
         now, stall_s = self._context.now, self._context.options.timeouts.stall_s
-        message = GetCFHeaders(BASIC_FILTER_TYPE, first, stop)
-        owed.ranges[stop] = _Range(message, last - first + 1, then, now.monotonic + stall_s, stall_s)
-        self._context.pool.ask(peer, ("cfheaders", stop), now, message)
-        return True
-
-    # For tasks. Each returns None if the same question is open already.
-
-    def ask_checkpoints(self, peer: Peer, height: int, stop: bytes) -> Wait[Sequence[bytes]] | None:
-        """Ask for the filter headers of heights 1,000, 2,000 … up to a block."""
-        answer = Wait[Sequence[bytes]](f"filter checkpoints up to block {height} of {peer.address}")
-        return answer if self.checkpoints(peer, height, stop, answer.set) else None
-
-    def ask_hashes(self, peer: Peer, first: int, last: int, stop: bytes) -> Wait[Stated] | None:
-        """Ask for the filter hashes of at most 2,000 blocks."""
         answer = Wait[Stated](f"filter headers {first} to {last} of {peer.address}")
-        then = lambda previous, hashes: answer.set(Stated(previous, hashes))  # noqa: E731
-        return answer if self.hashes(peer, first, last, stop, then) else None
+        message = GetCFHeaders(BASIC_FILTER_TYPE, first, stop)
+        owed.ranges[stop] = _Range(message, last - first + 1, answer, now.monotonic + stall_s, stall_s)
+        self._context.pool.ask(peer, ("cfheaders", stop), now, message)
+        return answer
 
-    def ask_filter(self, peer: Peer, height: int, block_hash: bytes, digest: bytes) -> Wait[bytes] | None:
-        """Ask for the filter of a block. `digest` is its filter hash, as the peer stated it."""
-        answer = Wait[bytes](f"the filter of block {height} of {peer.address}")
-        flight = FilterFlight(height, [block_hash], [digest], lambda data: answer.set(data[0]))
-        return answer if self.filters(peer, flight) else None
+    def ask_filters(
+        self, peer: Peer, first: int, blocks: Sequence[bytes], hashes: Sequence[bytes]
+    ) -> Wait[list[bytes]] | None:
+        """Ask for the filters of successive blocks from a height on. The peer stated their `hashes`.
+
+        A question that has one of these blocks is the same question.
+        """
+        owed = self._of(peer)
+        if any(map(owed.filters.__contains__, blocks)):
+            return None
+        answer = Wait[list[bytes]](f"filters {first} to {first + len(blocks) - 1} of {peer.address}")
+        flight = _Flight(blocks, hashes, answer, [b""] * len(blocks), len(blocks))
+        owed.filters.update(zip(blocks, zip(repeat(flight), count()), strict=False))  # the places never end
+        owed.flights += 1
+        question = GetCFilters(BASIC_FILTER_TYPE, first, blocks[-1])
+        self._context.pool.ask(peer, ("cfilter", flight), self._context.now, question)
+        return answer
 
     def advance(self) -> None:
         """Ask again for filter hashes if a peer ignores the question, as Core does while its index lags.
@@ -188,18 +185,6 @@ class FilterQuestions:
         if owed.ranges.get(question.message.stop_hash) is question:
             question.repeats += 1
             self._context.out.send(peer.number, question.message)
-
-    def filters(self, peer: Peer, flight: FilterFlight) -> bool:
-        """Ask for filters. Returns False if one of them has been requested already."""
-        owed = self._of(peer)
-        if any(map(owed.filters.__contains__, flight.blocks)):
-            return False
-        flight.data, flight.missing = [b""] * len(flight.blocks), len(flight.blocks)
-        owed.filters.update(zip(flight.blocks, zip(repeat(flight), count()), strict=False))  # the places never end
-        owed.flights += 1
-        question = GetCFilters(BASIC_FILTER_TYPE, flight.first, flight.blocks[-1])
-        self._context.pool.ask(peer, ("cfilter", flight), self._context.now, question)
-        return True
 
     # Answers
 
@@ -221,7 +206,7 @@ class FilterQuestions:
         """Take filters, each with the hash of its block. Raises LieError as `take` does, after the filters before the
         false one.
         """
-        owed, heard = self._of(peer), dict[FilterFlight, None]()
+        owed, heard = self._of(peer), dict[_Flight, None]()
         blocks, data = map(list, zip(*filters, strict=True))
         while blocks:
             found = owed.filters.get(blocks[0])
@@ -241,12 +226,12 @@ class FilterQuestions:
             if each.missing:
                 self._context.pool.heard(peer, ("cfilter", each), self._context.now)
 
-    def _finish(self, peer: Peer, owed: _Open, flight: FilterFlight) -> None:
+    def _finish(self, peer: Peer, owed: _Open, flight: _Flight) -> None:
         """All filters of a flight have come."""
         owed.flights -= 1
         self._context.pool.answered(peer, ("cfilter", flight), self._context.now)
         self._context.changed()
-        flight.then(flight.data)
+        flight.answer.set(flight.data)
 
     def _take_hashes(self, peer: Peer, message: CFHeaders) -> None:
         owed, stop = self._of(peer), message.stop_hash
@@ -268,11 +253,11 @@ class FilterQuestions:
             owed.repeated = dict([*owed.repeated.items(), (stop, repeats)][-MAX_REPEATED:])
         self._context.pool.answered(peer, ("cfheaders", stop), self._context.now)
         self._context.changed()
-        question.then(message.previous, message.filter_hashes)
+        question.answer.set(Stated(message.previous, message.filter_hashes))
 
     def _take_checkpoints(self, peer: Peer, message: CFCheckpt) -> None:
-        due, then = self._of(peer).checkpoints.get(message.stop_hash, (0, None))
-        if then is None:
+        due, answer = self._of(peer).checkpoints.get(message.stop_hash, (0, None))
+        if answer is None:
             raise LieError(f"filter checkpoints up to block {hash_to_hex(message.stop_hash)}", cause=Lie.UNASKED_FILTER)
         if len(message.filter_headers) != due:
             raise LieError(
@@ -281,4 +266,4 @@ class FilterQuestions:
         del self._of(peer).checkpoints[message.stop_hash]
         self._context.pool.answered(peer, ("cfcheckpt", message.stop_hash), self._context.now)
         self._context.changed()
-        then(message.filter_headers)
+        answer.set(message.filter_headers)

@@ -22,11 +22,12 @@ from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context, is_next
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.filterheaders import FilterHeaders
-from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts, Position
 from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.engine.silentblocks import SilentBlocks
+from spvfilter.light.engine.tasks import Wait
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
@@ -213,14 +214,15 @@ class FilterSearch:
             return
         self._context.random.shuffle(able)
         peer = min(able, key=lambda peer: (peer.state is PeerState.SUSPECT, self._questions.flights(peer)))
-        flight = FilterFlight(part.first, part.hashes, part.digests, partial(self._came, part, peer))
-        if self._questions.filters(peer, flight):
+        asked = self._questions.ask_filters(peer, part.first, part.hashes, part.digests)
+        if asked is not None:
+            asked.then(partial(self._came, part, peer, asked))
             part.asked.add(peer)
             part.asked_at = self._context.now.monotonic
 
-    def _came(self, part: _Part, peer: Peer, filters: list[bytes]) -> None:
+    def _came(self, part: _Part, peer: Peer, answer: Wait[list[bytes]]) -> None:
         self._context.pool.served_filters(peer)
-        part.filters = part.filters or filters
+        part.filters = part.filters or answer.result()
 
     # Matching
 

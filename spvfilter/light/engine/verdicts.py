@@ -140,9 +140,9 @@ class Verdicts:
 
     async def _their_filter(self, case: Case) -> bytes:
         """Return the peer's filter. The peer is not asked while an earlier request for this block is outstanding."""
-        while (asked := self._questions.ask_filter(case.peer, case.height, case.block_hash, case.digest)) is None:
+        while (asked := self._ask_filter(case, case.peer, case.digest)) is None:
             await case.moved.next()
-        return await asked
+        return (await asked)[0]
 
     async def _our_filter(self, case: Case) -> bytes:
         """Return our filter from the database, or from the first peer that supports it and sends it."""
@@ -168,11 +168,14 @@ class Verdicts:
         digest = self._context.rows.hash_at(case.height)
         for supporter in self._supporters(case.height):
             if supporter not in case.supporters_asked:
-                asked = self._questions.ask_filter(supporter, case.height, case.block_hash, digest)
+                asked = self._ask_filter(case, supporter, digest)
                 if asked is not None:
                     asked.then(partial(_pass_on, asked, found))
                     case.supporters_asked.add(supporter)
                     return
+
+    def _ask_filter(self, case: Case, peer: Peer, digest: bytes) -> Wait[list[bytes]] | None:
+        return self._questions.ask_filters(peer, case.height, [case.block_hash], [digest])
 
     def _may_come(self, case: Case) -> bool:
         """True if our filter may still come: a peer that supports it answers promptly, or can still be asked."""
@@ -202,8 +205,8 @@ class Verdicts:
         return now - max(case.since, case.opened) >= timeouts.answer_s or now - case.opened >= 2 * timeouts.reply_s
 
 
-def _pass_on(asked: Wait[bytes], found: Wait[bytes]) -> None:
-    found.set(asked.result())
+def _pass_on(asked: Wait[list[bytes]], found: Wait[bytes]) -> None:
+    found.set(asked.result()[0])
 
 
 def _weigh(

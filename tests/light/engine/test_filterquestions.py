@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -16,13 +17,14 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Fence, Send
 from spvfilter.light.engine.filterheaders import FilterHeaders, _Divergence
-from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.filterquestions import FilterQuestions, Stated
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.inputs import Instant, PeerConnected
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
+from spvfilter.light.engine.tasks import Wait
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
@@ -34,11 +36,20 @@ from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCF
 from spvfilter.wire.messages.table import Message
 from support.headerchains import chain_of
 
+T = TypeVar("T")
+
 NOW = Instant(0.0, 1_700_000_000.0)
 BLOCKS = [bytes((number,)) * 32 for number in range(1, 6)]
 DATA = [bytes((number,)) for number in range(5)]
 HASHES = list(map(filter_hash, DATA))
 HEADERS = [bytes(32), *filter_headers(map(filter_hash, DATA), bytes(32))]
+
+
+def collect(asked: Wait[T] | None, found: list[T]) -> bool:
+    """Add the answer to a list when it comes. Returns False if the question was not sent."""
+    if asked is not None:
+        asked.then(lambda: found.append(asked.result()))
+    return asked is not None
 
 
 class Asked:
@@ -58,19 +69,17 @@ class Asked:
         pool.move(peer, PeerState.READY)
         self.peer = peer
         self.filters: list[list[bytes]] = []
-        self.hashes: list[tuple[bytes, Sequence[bytes]]] = []
+        self.hashes: list[Stated] = []
         self.checkpoints: list[Sequence[bytes]] = []
 
     def ask_filters(self) -> bool:
-        return self.questions.filters(self.peer, FilterFlight(0, BLOCKS, HASHES, self.filters.append))
+        return collect(self.questions.ask_filters(self.peer, 0, BLOCKS, HASHES), self.filters)
 
-    def ask_hashes(self) -> bool:
-        return self.questions.hashes(
-            self.peer, 0, 4, BLOCKS[4], lambda previous, hashes: self.hashes.append((previous, hashes))
-        )
+    def ask_hashes(self, first: int = 0) -> bool:
+        return collect(self.questions.ask_hashes(self.peer, first, 4, BLOCKS[4]), self.hashes)
 
     def ask_checkpoints(self, height: int) -> bool:
-        return self.questions.checkpoints(self.peer, height, BLOCKS[4], self.checkpoints.append)
+        return collect(self.questions.ask_checkpoints(self.peer, height, BLOCKS[4]), self.checkpoints)
 
     def sent(self) -> list[Message]:
         return [effect.message for effect in self.context.out.take() if isinstance(effect, Send)]
@@ -221,7 +230,7 @@ def test_filters_that_arrive_together_answer_several_questions() -> None:
     asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
     assert asked.ask_filters()
     later: list[list[bytes]] = []
-    assert asked.questions.filters(asked.peer, FilterFlight(5, others, HASHES[:3], later.append))
+    assert collect(asked.questions.ask_filters(asked.peer, 5, others, HASHES[:3]), later)
     asked.context.now = Instant(5.0, NOW.wall)
     asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (others[0], DATA[0]), (BLOCKS[1], DATA[1])])
     assert asked.peer.silent_for(6.0) == 1.0  # both questions made progress
@@ -244,13 +253,11 @@ def test_only_filters_before_a_lie_count() -> None:
 def test_no_answer_is_delivered_after_its_peer_was_dropped() -> None:
     asked, other = Asked(), b"\x77" * 32
     called: list[list[bytes]] = []
-
-    def drop(data: list[bytes]) -> None:
-        called.append(data)
-        asked.context.pool.drop(asked.peer, ConnectionAbortedError("of no use"), NOW)
-
-    assert asked.questions.filters(asked.peer, FilterFlight(0, BLOCKS[:1], HASHES[:1], drop))
-    assert asked.questions.filters(asked.peer, FilterFlight(1, [other], HASHES[:1], called.append))
+    first = asked.questions.ask_filters(asked.peer, 0, BLOCKS[:1], HASHES[:1])
+    assert collect(first, called)
+    assert first is not None
+    first.then(lambda: asked.context.pool.drop(asked.peer, ConnectionAbortedError("of no use"), NOW))
+    assert collect(asked.questions.ask_filters(asked.peer, 1, [other], HASHES[:1]), called)
     asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (other, DATA[0])])
     assert called == [DATA[:1]]
 
@@ -283,7 +290,7 @@ def test_a_run_of_filters_answers_two_questions() -> None:
     asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
     assert asked.ask_filters()
     later: list[list[bytes]] = []
-    assert asked.questions.filters(asked.peer, FilterFlight(5, others, HASHES[:3], later.append))
+    assert collect(asked.questions.ask_filters(asked.peer, 5, others, HASHES[:3]), later)
     asked.questions.take_filters(asked.peer, zip([*BLOCKS, *others], [*DATA, *DATA[:3]], strict=True))
     assert asked.filters == [DATA]
     assert later == [DATA[:3]]
@@ -294,7 +301,7 @@ def test_a_run_of_filters_answers_a_repeated_question_too() -> None:
     asked, again = Asked(), list[list[bytes]]()
     assert asked.ask_filters()
     asked.take(CFilter(0, BLOCKS[1], DATA[1]))
-    assert asked.questions.filters(asked.peer, FilterFlight(1, BLOCKS[1:2], HASHES[1:2], again.append))
+    assert collect(asked.questions.ask_filters(asked.peer, 1, BLOCKS[1:2], HASHES[1:2]), again)
     asked.questions.take_filters(asked.peer, zip(BLOCKS, DATA, strict=True))
     assert asked.filters == [DATA]
     assert again == [DATA[1:2]]
@@ -309,7 +316,7 @@ def test_an_answer_closes_only_its_own_question() -> None:
     asked, again = Asked(), list[list[bytes]]()
     assert asked.ask_filters()
     asked.take(CFilter(0, BLOCKS[4], DATA[4]))
-    assert asked.questions.filters(asked.peer, FilterFlight(4, BLOCKS[4:], HASHES[4:], again.append))
+    assert collect(asked.questions.ask_filters(asked.peer, 4, BLOCKS[4:], HASHES[4:]), again)
     asked.take(CFilter(0, BLOCKS[4], DATA[4]))
     assert again == [DATA[4:]]
     assert not asked.filters
@@ -374,8 +381,7 @@ def test_a_late_answer_to_a_repetition_answers_no_other_question() -> None:
     assert asked.ask_hashes()
     ignored(asked, 2)
     asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))
-    then = asked.hashes
-    assert asked.questions.hashes(asked.peer, 4, 4, BLOCKS[4], lambda *answer: then.append(answer))
+    assert asked.ask_hashes(4)
     asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))  # the answer to the repetition
     assert len(asked.hashes) == 1
     asked.take(CFHeaders(0, BLOCKS[4], HEADERS[4], (HASHES[4],)))
