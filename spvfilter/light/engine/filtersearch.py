@@ -10,14 +10,14 @@ a candidate: it must also have come whole.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
 from spvfilter.errors import BlockFilterError, LieError
 from spvfilter.filters.batch import match_filters
-from spvfilter.kernel import Hit, WatchTable
+from spvfilter.kernel import GcsQuery, Hit, WatchTable
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context, is_next
 from spvfilter.light.engine.coverage import Coverage
@@ -27,7 +27,7 @@ from spvfilter.light.engine.filterscripts import FilterScripts, Position
 from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.engine.silentblocks import SilentBlocks
-from spvfilter.light.engine.tasks import Wait
+from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
@@ -51,20 +51,24 @@ class _Part:
     digests: Sequence[bytes]
     """Hashes of the filters of these blocks."""
     filters: list[bytes] | None = None
-    is_read: bool = False
-    """True if the filters of the database were read, or if it cannot have any."""
     is_kept: bool = False
     """True if the filters came from the database."""
+    is_missing: bool = False
+    """True if the database lacks the filters, so that peers are asked for them."""
     matched: Position = field(default_factory=Position)
     """The scripts that the filters were matched against."""
     is_matching: bool = False
+    """True while the filters are matched in a thread."""
     candidates: list[int] = field(default_factory=list)
     """Heights at which a filter matched, ascending."""
     asked: set[Peer] = field(default_factory=set)
     asked_at: float = 0.0
     """When a peer was last asked."""
     raws: dict[bytes, bytes] = field(default_factory=dict)
-    """Candidates that have come, by height."""
+    """Candidates that have come, by hash."""
+    moved: Change = field(default_factory=lambda: Change("filters, or more scripts to match them with"))
+    task: Task[None] | None = None
+    """Gets the filters and matches them."""
 
     @property
     def last(self) -> int:
@@ -96,7 +100,7 @@ class FilterSearch:
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters
-        self._scanning: bytes | None = None  # block that is being scanned in a thread
+        self._large: Task[None] | None = None  # records a large block
         context.pool.on_gone(self._gone)
         headers.on_taken_back(self.disconnect_to)
 
@@ -107,7 +111,7 @@ class FilterSearch:
     def disconnect_to(self, height: int) -> None:
         """Drop the parts above a height: blocks were disconnected, or their filter headers changed."""
         while self._parts and self._parts[-1].last > height:
-            self._parts.pop()
+            self._end(self._parts.pop())
         self._next = self._parts[-1].last + 1 if self._parts else 0
         self._blocks.disconnect_to(height)
         self._silent.forget_above(height)
@@ -122,7 +126,8 @@ class FilterSearch:
         self._drop_parts()
 
     def _drop_parts(self) -> None:
-        self._parts.clear()
+        while self._parts:
+            self._end(self._parts.pop())
         self._silent.forget_above(-1)
 
     def search_unwitnessed(self) -> None:
@@ -151,7 +156,7 @@ class FilterSearch:
             return
         cursor = self._context.books.cursor
         while self._parts and self._parts[0].last <= cursor:
-            self._parts.popleft()
+            self._end(self._parts.popleft())
         if self._parts and not self._parts[0].first <= cursor + 1:  # the cursor was moved back
             self._drop_parts()
         self._fill()
@@ -173,22 +178,69 @@ class FilterSearch:
         top = min(context.rows.height, context.chain.height)
         while len(self._parts) < most and self._next <= top:
             first, last = self._next, min(self._next + timeouts.filters - 1, top)
-            part = _Part(
-                first,
-                context.chain.hashes(first, last),
-                context.rows.hashes(first, last),
-                is_read=first > self._kept_to,
-            )
+            part = _Part(first, context.chain.hashes(first, last), context.rows.hashes(first, last))
             self._parts.append(part)
             self._next = last + 1
-            if not part.is_read:
-                context.out.read(partial(_kept, first=first, digests=part.digests), partial(self._read, part))
+        for part in self._parts:
+            if part.task is None or part.task.is_done:
+                what = f"search blocks {part.first} to {part.last}"
+                part.task = context.tasks.begin(partial(self._search, part), what)
+        context.tasks.run()
 
-    def _read(self, part: _Part, found: object) -> None:
-        part.is_read = True
-        if isinstance(found, list):
-            part.filters, part.is_kept = found, True
-        self._context.changed()
+    def _end(self, part: _Part) -> None:
+        """End the search of a part: it is recorded, or its blocks are searched in another way."""
+        if part.task is not None:
+            part.task.cancel()
+
+    async def _search(self, part: _Part) -> None:
+        """Get the filters of a part from the database or from peers, and match them whenever there are more scripts.
+
+        `_ask` shares the parts that the database lacks out among the peers.
+        """
+        context = self._context
+        if part.filters is None and not part.is_missing:
+            part.filters = await self._kept(part)
+            part.is_kept = part.filters is not None
+            part.is_missing = not part.is_kept
+        while True:
+            filters, upto = await part.moved.until(partial(self._to_match, part))
+            make = self.scripts.queries(part.matched, part.last)
+            if make is not None:
+                part.is_matching = True
+                try:
+                    found = set(await context.out.worked(partial(_matching, part, filters, make), "matching filters"))
+                except BlockFilterError as error:
+                    self._refute(part, error)
+                    return
+                finally:
+                    part.is_matching = False
+                matching = (height for height, each in enumerate(part.hashes, part.first) if each in found)
+                part.candidates = sorted({*part.candidates, *matching})
+            part.matched = upto
+
+    async def _kept(self, part: _Part) -> list[bytes] | None:
+        """Return the filters of a part if the database has them."""
+        if part.first > self._kept_to:
+            return None
+        function = partial(_kept, first=part.first, digests=part.digests)
+        return await self._context.out.looked_up(function, "filters in the database")
+
+    def _to_match(self, part: _Part) -> tuple[list[bytes], Position] | None:
+        """Return the filters of a part, and the position of scripts that they were not matched with yet, or None."""
+        upto = self.scripts.position
+        return (part.filters, upto) if part.filters is not None and part.matched != upto else None
+
+    def _match(self) -> None:
+        """Let the parts match filters that have come, and scripts that were added."""
+        for part in self._parts:
+            part.moved.announce()
+        self._context.tasks.run()
+
+    def _refute(self, part: _Part, error: BlockFilterError) -> None:
+        """A filter is malformed: ban the peers that commit to it. This drops the part."""
+        height = part.first + part.hashes.index(error.block_hash)
+        lie = LieError(f"the filter of block {height} is malformed: {error.message}", cause=Lie.FALSE_FILTER_HEADER)
+        self._headers.refute(height, lie)
 
     def _ask(self) -> None:
         """Request parts that were requested from no peer, or only from peers that stall.
@@ -196,7 +248,7 @@ class FilterSearch:
         Then request slow parts from idle peers too.
         """
         now, timeouts = self._context.now.monotonic, self._context.options.timeouts
-        missing = [part for part in self._parts if part.filters is None and part.is_read]
+        missing = [part for part in self._parts if part.is_missing and part.filters is None]
         for part in missing:
             if not any(peer.state is PeerState.READY for peer in part.asked):
                 self._ask_for(part, timeouts.filter_flights)
@@ -223,50 +275,6 @@ class FilterSearch:
     def _came(self, part: _Part, peer: Peer, answer: Wait[list[bytes]]) -> None:
         self._context.pool.served_filters(peer)
         part.filters = part.filters or answer.result()
-
-    # Matching
-
-    def _match(self) -> None:
-        for part in self._parts:
-            if part.filters is not None and not part.is_matching:
-                self._begin_match(part, part.filters)
-
-    def _begin_match(self, part: _Part, filters: Sequence[bytes]) -> None:
-        upto = self.scripts.position
-        if part.matched == upto:
-            return
-        make = self.scripts.queries(part.matched, part.last)
-        if make is None:
-            part.matched = upto
-            return
-        part.is_matching = True
-
-        def work() -> list[bytes]:
-            blocks = list(zip(part.hashes, filters, strict=True))
-            found = [match_filters(blocks[max(above + 1 - part.first, 0) :], query) for above, query in make()]
-            return list(dict.fromkeys(block_hash for each in found for block_hash in each))
-
-        self._context.out.work(work, partial(self._matched, part, upto))
-
-    def _matched(self, part: _Part, upto: Position, found: object) -> None:
-        part.is_matching = False
-        self._context.changed()
-        if part not in self._parts:
-            return
-        if isinstance(found, BlockFilterError):
-            height = part.first + list(part.hashes).index(found.block_hash)
-            lie = LieError(f"the filter of block {height} is malformed: {found.message}", cause=Lie.FALSE_FILTER_HEADER)
-            self._headers.refute(height, lie)
-            return
-        if isinstance(found, Exception):
-            raise found
-        assert isinstance(found, list)
-        part.matched = upto
-        matching = set(found)
-        if matching:
-            part.candidates = sorted(
-                {*part.candidates, *(at for at, each in enumerate(part.hashes, part.first) if each in matching)}
-            )
 
     def _judge(self) -> None:
         """Search the filters of the next blocks for silent payments, if a source tells the tweaks of the blocks."""
@@ -323,7 +331,7 @@ class FilterSearch:
 
     def _record(self) -> None:
         """Record blocks in order, up to the first block that is not matched or has not come."""
-        while self._parts and self._scanning is None:
+        while self._parts and (self._large is None or self._large.is_done):
             part = self._parts[0]
             if part.filters is None or part.is_matching or not self._record_part(part):
                 return
@@ -331,7 +339,7 @@ class FilterSearch:
                 kept = list(zip(part.digests, part.filters, strict=True))
                 self._context.books.change_filters(CompactFilterBatch(kept=kept))
                 self._kept_to = max(self._kept_to, part.last)
-            self._parts.popleft()
+            self._end(self._parts.popleft())
 
     def _record_part(self, part: _Part) -> bool:
         """Record the blocks of a part above the cursor. Returns True if all are recorded."""
@@ -365,30 +373,24 @@ class FilterSearch:
                 height, block_hash, raw=raw, completeness=self._coverage.completeness(height), time=time
             )
             if len(raw) > _LARGE:
-                self._scanning = block_hash
-                table = books.watch.table
-                self._context.out.work(
-                    partial(_scan, table, raw), partial(self._scanned, part, block, table, len(table))
-                )
+                what = "record a large block"
+                self._large = self._context.tasks.begin(partial(self._record_large, part, block), what)
+                self._context.tasks.run()
                 return False
             if not self._connect(part, block, block.hits(books.watch.table)):
                 return False
         return True
 
-    def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, found: object) -> None:
-        """A large block was scanned with the entries of an earlier table."""
-        self._scanning = None
-        self._context.changed()
-        if isinstance(found, Exception):
-            raise found
-        books, chain = self._context.books, self._context.chain
-        is_current = (
-            part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
-        )
-        is_whole = books.watch.table is table and len(table) == entries and not self._context.is_held
+    async def _record_large(self, part: _Part, block: ScannedBlock) -> None:
+        """Scan a large block in a thread, and record it unless it is to be scanned again, by `_record`."""
+        context, books, table = self._context, self._context.books, self._context.books.watch.table
+        assert block.raw is not None
+        entries = len(table)
+        hits, branches = await context.out.worked(partial(_scan, table, block.raw), "the matches in a large block")
+        is_current = part in self._parts and is_next(context, block)
+        is_whole = books.watch.table is table and len(table) == entries
         if is_current and is_whole and part.matched == self.scripts.position:
-            assert isinstance(found, tuple)
-            hits, block.branches = found
+            block.branches = branches
             self._connect(part, block, hits)
 
     def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> bool:
@@ -414,6 +416,13 @@ class FilterSearch:
         self._silent.forget(block.hash)
         for hit in hits:
             self.scripts.add(hit.script)
+
+
+def _matching(part: _Part, filters: Sequence[bytes], make: Callable[[], Sequence[tuple[int, GcsQuery]]]) -> list[bytes]:
+    """Return the hashes of the part's blocks whose filters match. Raises BlockFilterError."""
+    blocks = list(zip(part.hashes, filters, strict=True))
+    found = [match_filters(blocks[max(above + 1 - part.first, 0) :], query) for above, query in make()]
+    return list(dict.fromkeys(block_hash for each in found for block_hash in each))
 
 
 def _scan(table: WatchTable, raw: bytes) -> tuple[list[Hit], dict[int, bytes]]:

@@ -226,6 +226,12 @@ class Outbox:
         self.flush()
         self._effects.append(Read(self._token(then), function))
 
+    def looked_up(self, function: Callable[[Store], T], what: str) -> Wait[T]:
+        """Call a function with the database, after all changes so far, and wait for its result."""
+        wait = Wait[T](what)
+        self.read(function, partial(_give, wait))
+        return wait
+
     def worked(self, function: Callable[[], T], what: str) -> Wait[T]:
         """Call a long function in a thread, and wait for its result."""
         wait = Wait[T](what)
