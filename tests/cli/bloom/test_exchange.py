@@ -153,7 +153,7 @@ def test_grown_filter_of_redisbloom_is_refused(run: Any, tmp_path: Path) -> None
         (["--from", "guava", "--release", "3"], "does not take --release"),
         (["--from", "spark", "--funnel", "string"], "does not take --funnel"),
         (["--from", "cassandra"], "give --release"),
-        (["--from", "spark"], "foreign: version at byte 0: version 17235968"),
+        (["--from", "spark"], "foreign: version at byte 0: unsupported version 17235968"),
     ],
 )
 def test_wrong_import_is_an_error(words: list[str], said: str, run: Any, tmp_path: Path) -> None:
