@@ -1,4 +1,4 @@
-"""Other wallet libraries that work with spvfilter's history: BDK."""
+"""Other wallet libraries that can use spvfilter's history: BDK."""
 
 from __future__ import annotations
 

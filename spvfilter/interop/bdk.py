@@ -1,4 +1,4 @@
-"""A wallet of the Bitcoin Dev Kit with spvfilter's history: it builds transactions and fee bumps for a signer."""
+"""A Bitcoin Dev Kit wallet with spvfilter's history, to build transactions and fee bumps for a signer."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _NETWORKS = {
 
 @public
 async def bdk_wallet(client: LightClient, keychain: str | None = None, *, account: str | None = None) -> bdk.Wallet:
-    """Return a BDK wallet that has the history of a client's keychains, for TxBuilder and BumpFeeTxBuilder.
+    """Return a BDK wallet with the history of a client's keychains, for TxBuilder and BumpFeeTxBuilder.
 
-    The wallet is a copy of this moment, without a database and without private keys. Sign the PSBTs that it builds with
-    another program, and give the result to `LightClient.broadcast`. Then make a new wallet.
+    The wallet is a snapshot, without a database or private keys. Sign the PSBTs that it builds with another program,
+    and pass the result to `LightClient.broadcast`. Then make a new wallet.
 
-    Revealed addresses count as used, so BDK never pays change to an open invoice. The next unused address of the wallet
-    is that of `LightClient.next_address`.
+    Revealed addresses count as used, so BDK never pays change to an open invoice. The wallet's next unused address is
+    the same as `LightClient.next_address`.
 
     Args:
         client: A running client.
-        keychain: Name or label of the keychains: one, or two for receiving and for change, in this order. By default
-            all keychains of the client.
+        keychain: Name or label of one keychain, or of two for receiving and for change, in this order. By default, all
+            of the client's keychains.
         account: Only keychains of this account.
 
     Raises:
         UnknownAccountError: The wallet has no such account.
-        ParameterError: There are not one or two such keychains, they have no descriptor, BDK does not know the network,
-            or bdkpython is missing.
+        ParameterError: There are no such keychains or more than two, they have no descriptor, BDK does not support the
+            network, or bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
     """

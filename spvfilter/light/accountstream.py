@@ -1,4 +1,4 @@
-"""AccountStream: the numbered events of one account, which it reads from the database."""
+"""AccountStream: reads the numbered events of one account from the database."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class AccountPage(NamedTuple):
     events: list[WalletEvent]
     """The events, in order."""
     sequence: int
-    """Number of the last event of the wallet that the page covers."""
+    """Number of the last wallet event that the page covers."""
     is_removed: bool
-    """True if the account was removed, so that no more events follow the page."""
+    """True if the account was removed, so there are no more events after this page."""
 
 
 Load = Callable[[int, int], Awaitable[AccountPage]]
-"""A function that returns up to n events of the account after a number."""
+"""A function that returns up to n of the account's events after a number."""
 
 
 class AccountStream(EventStream):
-    """The numbered events of one account: of its matches, of blocks, and of starts of runs.
+    """The numbered events of one account: those about its matches, blocks, and starts of runs.
 
-    The stream follows the account under every name, and ends when the account is removed.
+    The stream follows the account even when it is renamed, and ends when it is removed.
     """
 
     def __init__(self, hub: EventHub, since: int, load: Load) -> None:

@@ -1,4 +1,4 @@
-"""SyncLightClient: the light client for programs without asyncio, and the iterator of its events."""
+"""SyncLightClient: the light client for programs without asyncio, and an iterator over its events."""
 
 from __future__ import annotations
 
@@ -113,23 +113,23 @@ class _Reads(Generic[T]):
 
 @public
 class SyncLightClient:
-    """A `LightClient` for programs without asyncio: the same methods, which block instead of being awaited.
+    """A `LightClient` for programs without asyncio: its methods block instead of being awaited.
 
         with SyncLightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
             for event in client.events():
                 ...
 
-    The client runs in an event loop in a thread of its own. Any number of threads may call it, but not a forked child.
+    The client runs in an event loop in its own thread. Any number of threads may call it, but a forked child may not.
     `timeout` limits how long calls wait. The parameters are the same as for `LightClient`.
 
-    Ctrl-C ends a wait immediately, and leaving the `with` block closes everything. A second Ctrl-C ends the wait for
-    that, and the thread closes the rest. If the program never leaves the block, the end of the program ends the client.
+    Ctrl-C ends a wait immediately, and leaving the `with` block closes everything. A second Ctrl-C no longer waits for
+    that; the thread closes the rest. If the program never leaves the block, the client ends with the program.
 
     Raises:
         ParameterError: A parameter is out of range, or two contradict each other.
         StoreError: On entering, the database cannot be opened.
         InexpressibleError: On entering, the mode cannot find some entries of the watch list.
-        NotRunningError: On entering, the client is running already.
+        NotRunningError: On entering, the client is already running.
     """
 
     @_of(LightClient)
@@ -177,10 +177,10 @@ class SyncLightClient:
             with client.timeout(10):
                 event = next(events)  # a later call yields an event that comes too late
 
-        A call that takes longer is cancelled and raises TimeoutError. In nested blocks the earliest limit applies.
+        A call that takes longer is cancelled and raises TimeoutError. In nested blocks, the earliest limit applies.
 
         Args:
-            seconds: Time for all calls in the block together, in seconds.
+            seconds: Total time for all calls in the block, in seconds.
 
         Raises:
             ParameterError: The time is negative or not a number.
@@ -199,14 +199,14 @@ class SyncLightClient:
     def call(self, function: Callable[[LightClient], T]) -> T:
         """Run a function in the client's thread and return its result.
 
-        The client does nothing else while it runs, so the function sees one consistent state, for example of `chain`.
+        The client does nothing else in the meantime, so the function sees a consistent state, for example of `chain`.
 
         Args:
-            function: Called with the `LightClient`. It must be quick and must not wait.
+            function: Called with the `LightClient`. It must return quickly, without waiting.
 
         Raises:
             NotRunningError: The client is not running.
-            TimeoutError: The time of `timeout` is over.
+            TimeoutError: The time limit of `timeout` has passed.
         """
         return self._call(lambda client: _at_once(function, client))
 
@@ -291,9 +291,9 @@ class SyncLightClient:
 
 @public
 class EventIterator(Generic[T]):
-    """An iterator of events; `SyncLightClient.events` returns it.
+    """An iterator over events, which `SyncLightClient.events` returns.
 
-    A wait that is interrupted or times out loses no event. Several threads may share an iterator: each event goes to
+    No event is lost if a wait is interrupted or times out. Several threads may share an iterator: each event goes to
     one of them.
     """
 

@@ -1,4 +1,4 @@
-"""Checks of a LightClient's parameters: each wrong value is refused immediately, by name."""
+"""Check a LightClient's parameters: each wrong value is refused immediately, by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_PENDING = {"max_pending_matches": 1_000_000, "max_pending_bytes": 1_000_00
 
 
 def check_most(name: str, value: int) -> int:
-    """Return the value of an option that bounds foreign unconfirmed transactions. Raises ParameterError."""
+    """Return the value of an option that limits foreign unconfirmed transactions. Raises ParameterError."""
     if not _is_whole(value) or not 1 <= value <= _MOST_PENDING[name]:
         raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_PENDING[name]:,}, not {value!r}")
     return value
@@ -42,7 +42,7 @@ def check_groups(number: int) -> int:
 
 
 def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: bool) -> None:
-    """Raises ParameterError if an option has a wrong value."""
+    """Raise ParameterError if the value of an option is wrong."""
     if mode not in list(Mode):
         raise ParameterError(f"mode must be one of {', '.join(Mode)}, not {mode!r}")
     if not _is_whole(max_peers) or not 1 <= max_peers <= MAX_PEERS:
@@ -69,9 +69,9 @@ def check_v2(policy: V2Policy | str) -> V2Policy:
 def named_peers(
     peers: Iterable[str], network: Network, *, discover: bool, proxy: str | None, knows: bool
 ) -> list[Address]:
-    """Return the addresses of the named peers. `knows` is True if there is a database, which may have others.
+    """Return the addresses of the named peers. `knows` is True if there is a database, which may contain others.
 
-    Raises ParameterError if there can be no peer, TypeError for a single string.
+    Raises ParameterError if there is no way to find a peer, and TypeError for a single string.
     """
     if isinstance(peers, str):
         raise TypeError("peers: expected an iterable of addresses, not a string")
@@ -105,11 +105,10 @@ def timeouts_of(limits: Limits) -> PeerTimeouts:
 
 
 def birthday_of(value: int | datetime.date) -> int:
-    """Return a birthday as Unix time. Raises ParameterError for a value that is not a birthday.
+    """Return a birthday as Unix time. Raises ParameterError if the value is not a birthday.
 
-    The value is a Unix time, a date, or a datetime. A datetime without a time zone is in local time.
-    A date begins 14 hours before midnight UTC, when it begins in the first time zone. A birthday before 1970 means all
-    blocks.
+    The value is a Unix time, a date, or a datetime. A datetime without a time zone is in local time. A date begins 14
+    hours before midnight UTC, when it starts in the first time zone. A birthday before 1970 stands for all blocks.
     """
     if _is_whole(value) and isinstance(value, int) and value >= 0:
         return value
@@ -125,7 +124,7 @@ def birthday_of(value: int | datetime.date) -> int:
 
 
 def check_start(from_height: int | None, birthday: int | datetime.date | None, now: float) -> SearchStart:
-    """Return the start of a search. Raises ParameterError if it is not possible. `now` is a Unix time."""
+    """Return the start of a search. Raises ParameterError if it is impossible. `now` is a Unix time."""
     if from_height is not None and birthday is not None:
         raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
@@ -145,7 +144,7 @@ def _is_whole(value: object) -> bool:
 
 
 def name_of_source(source: SpentSource) -> str:
-    """Return the name of a source for messages: its address if it is a node, or else its class.
+    """Return the name of a source for messages: its address if it is a node, otherwise its class.
 
     Raises TypeError if the object is not a source.
     """

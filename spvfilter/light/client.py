@@ -89,41 +89,44 @@ class LightClient:
             async for event in client.events():
                 ...
 
-    The client runs within the `async with` block. It works with a copy of `watch` and the entries of the database.
-    Meanwhile `watch` is read-only. On leaving, `watch` gets the changes that `add_addresses`, `remove` and `relabel`
-    made.
+    The client runs within the `async with` block. It works with a copy of `watch` and the entries in the database; in
+    the meantime, `watch` is read-only. On leaving, `watch` gets the changes made by `add_addresses`, `remove` and
+    `relabel`.
 
-    If the client ends by itself, as on a full disk, its methods raise the reason. Leaving the block raises it as well.
-    The page "How the live client works" of the documentation explains the details.
+    If the client ends by itself, for example because the disk is full, its methods raise the reason. Leaving the block
+    raises it as well. The page "How the live client works" explains the details.
 
     Args:
-        watch: The addresses, scripts, outpoints and keychains to watch. It may be empty if the database has entries.
-        network: The network, or its name such as "regtest". By default the network of `watch`.
+        watch: The addresses, scripts, outpoints and keychains to watch. It may be empty if the database contains
+            entries.
+        network: The network, or its name such as "regtest"; by default, the network of `watch`.
         peers: Nodes to connect to, as HOST, HOST:PORT or [IPV6]:PORT. All of them are used, up to `max_peers`.
-        store: Path of the wallet's database, which is created if needed. Without it, nothing outlasts the run.
+        store: Path of the wallet's database, which is created if needed. Without it, everything is lost at the end of
+            the run.
         mode: How to search blocks; see `Mode`.
         keep_filters: True to keep compact filters in the database, 13 GB on mainnet. A search for new addresses then
             downloads only blocks that match.
         mempool: True to report unconfirmed payments. In compact mode the client then downloads every transaction that
             peers announce, about 300 MB a day on mainnet.
         fp_rate: False-positive rate of the BIP-37 filter for each element, above 0 and below 1.
-        from_height: First block to search. By default all blocks. A height above the tip means the next block.
-        birthday: Search blocks from this time on, with a margin of two hours and eleven blocks: a date, a datetime, or
-            a Unix time. Give either this or `from_height`.
+        from_height: First block to search; by default, the first block of all. A height above the tip stands for the
+            next block.
+        birthday: Search blocks from this date, datetime or Unix time on, with a margin of two hours and eleven blocks.
+            Pass either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
         v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" is "off".
-        discover: True to find more peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
+        discover: True to find more peers through DNS seeds and other peers. Otherwise, only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
         max_pending_matches: Largest number of matches of other people's unconfirmed transactions, from 1 to 1,000,000.
         max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.
         mempool_groups: Network groups that must announce such a transaction before it counts: 1 or 2. With 2, one is
-            enough if there can be no second one, such as with one named peer.
-        rebuild: True to replace a damaged database, or one of an older version, by a new one with its watch list. The
-            chain is then searched again.
+            enough if there cannot be a second, for example with a single named peer.
+        rebuild: True to replace a damaged or older database by a new one with its watch list. The chain is then
+            searched again.
         spent_source: Source of the outputs that blocks spend, such as a `FullNode`. A list with sp() needs it: the
-            client then reads every block to find silent payments, in compact mode.
-        tweak_source: Source of the tweaks of blocks, such as a `BlindBitOracle`, in place of `spent_source`. The client
-            then reads only blocks whose filters match.
+            client then reads every block, in compact mode, to find silent payments.
+        tweak_source: Source of blocks' tweaks, such as a `BlindBitOracle`, instead of `spent_source`. The client then
+            reads only blocks whose filters match.
         limits: Timeouts for peers, and sizes of requests.
         clock: Clock of the client, for tests.
 
@@ -131,7 +134,7 @@ class LightClient:
         ParameterError: A parameter is out of range, or two contradict each other.
         StoreError: On entering, the database cannot be opened.
         InexpressibleError: On entering, the mode cannot find some entries of the watch list.
-        KeychainMismatchError: On entering, the database has another keychain of the same name.
+        KeychainMismatchError: On entering, the database contains a different keychain with the same name.
         NotRunningError: On entering, the client is running already.
     """
 
@@ -287,27 +290,27 @@ class LightClient:
         """Return a stream of events, in order, until the `async with` block of the client ends.
 
         Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
-        belong to this run and have no number. At the end the stream raises the reason if the client ended by itself.
+        belong to this run and have no number. If the client ends by itself, the stream finally raises the reason.
 
-        The client never waits for a reader. A slow reader gets old wallet events from the database, which keeps at most
-        250,000 events of the last 30 days, but at least 10,000. It keeps the latest 10,000 events of other people's
-        unconfirmed transactions; a dropped one leaves a hole among the numbers.
+        The client never waits for a reader. A slow reader gets older wallet events from the database, which keeps up to
+        250,000 events of the last 30 days, and at least 10,000. It also keeps the latest 10,000 events about other
+        people's unconfirmed transactions; dropped ones leave holes in the numbering.
 
         A slow reader gets only the latest 100 unnumbered events of each kind, and only the last `Progress`,
         `PeerChanged` and `Synced`.
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
-                The stream yields the events after it, including those of earlier runs. By default the stream continues
-                after the last event that any stream without `since` yielded in this run.
-            account: Only events of this account's matches, of blocks and of starts of runs. They have numbers. By
-                default such a stream starts with this run. It ends when the account is removed.
+                The stream yields the events after it, including those from earlier runs. By default, it continues after
+                the last event that any stream without `since` yielded in this run.
+            account: Only events about this account's matches, blocks and starts of runs, which all have numbers. By
+                default, such a stream starts with this run. It ends when the account is removed.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
             EventGapError: Immediately or while reading: `since` is neither 0 nor the number of an event, or later
-                events were dropped for their age or number. Read a snapshot, such as `matches`, and continue from its
-                `sequence`.
+                events were dropped because they were too old or too many. Read a snapshot, such as `matches`, and
+                continue from its `sequence`.
             ParameterError: `since` is negative or not a number.
             NotRunningError: The client was never entered.
         """
@@ -322,16 +325,16 @@ class LightClient:
     async def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.
 
-        A program that keeps the number of its last event can keep this id with it. If they no longer belong together,
-        an older copy of the database was restored and the clock was set back. The program then reads a snapshot.
+        A program that remembers the number of its last event can store this id with it. If the two no longer match, an
+        older copy of the database was restored and the clock was set back. The program should then read a snapshot.
 
-        The id is None if the run's `RunStarted` event was dropped, and before the first event.
+        Returns None if the run's `RunStarted` event was dropped, and before the first event.
 
         Args:
             sequence: Number of the event.
 
         Raises:
-            EventGapError: The number is neither 0 nor the number of an event of this database.
+            EventGapError: The number is neither 0 nor the number of an event in this database.
             ParameterError: The number is negative or not a number.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
@@ -339,7 +342,7 @@ class LightClient:
         return await self._checked().run_id(sequence)
 
     async def bookmark(self, reader: str) -> int | None:
-        """Return the number of the event that `set_bookmark` stored for a reader, or None if it stored none.
+        """Return the number that `set_bookmark` stored for a reader, or None.
 
         Args:
             reader: Name of the reader, chosen by the program.
@@ -355,8 +358,8 @@ class LightClient:
         """Store in the database the number of the last event that a reader has processed.
 
         In the next run, `events(since=await client.bookmark(reader))` continues there. Delivery is at least once: after
-        a crash, events since the last bookmark are delivered again. A program with a database of its own should keep
-        the number there, in the same commit as the result of the event.
+        a crash, events since the last bookmark are delivered again. A program with its own database should store the
+        number there instead, in the same commit as the result of the event.
 
         Args:
             reader: Name of the reader, chosen by the program.
@@ -383,20 +386,20 @@ class LightClient:
     async def wait_synced(self) -> Synced:
         """Wait until the client is synced, and return the `Synced` event of the tip.
 
-        The client is synced if every block is searched and a connected peer confirms that there is none above the tip;
-        see `ClientStatus.is_synced`. The method then returns immediately. While it waits, it logs the first five
-        problems with peers as warnings.
+        The client is synced if every block has been searched and a connected peer confirms that there is none above the
+        tip; see `ClientStatus.is_synced`. If it already is, this returns immediately. While waiting, it logs the first
+        five problems with peers as warnings.
 
         Raises:
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
-                ends by itself, the method raises the reason instead.
+                ends by itself, the reason is raised instead.
         """
         return await wait_synced(self._checked())
 
     async def wait_confirmed(self, txid: bytes | str, confirmations: int = 1) -> HistoryEntry:
-        """Wait until a transaction has enough confirmations, and return its entry of the history.
+        """Wait until a transaction has enough confirmations, and return its entry in the history.
 
-        The method keeps waiting through reorganizations, and in two other cases:
+        It keeps waiting through reorganizations, and in two other cases:
 
         - The transaction was replaced. A block may still contain it.
         - The wallet does not know the transaction. It may still arrive.
@@ -406,12 +409,12 @@ class LightClient:
             confirmations: Number of confirmations in the best chain, from 1.
 
         Raises:
-            NotConfirmedError: The transaction was abandoned, has expired or was refused by all peers. Or a conflicting
-                transaction has that many confirmations.
+            NotConfirmedError: The transaction was abandoned, expired or refused by all peers, or a conflicting one has
+                that many confirmations.
             ParameterError: The txid or the number is not valid.
             StoreError: The database cannot be read.
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
-                ends by itself, the method raises the reason instead.
+                ends by itself, the reason is raised instead.
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
@@ -444,12 +447,12 @@ class LightClient:
     # Changes of the wallet
 
     async def freeze(self, outpoint: OutPoint | str) -> None:
-        """Freeze a coin, so that `unspent` and `Balance.spendable` leave it out.
+        """Freeze a coin, so that `unspent` and `Balance.spendable` exclude it.
 
-        The database stores this, and a rebuild keeps it. The wallet still accepts transactions that spend the coin.
+        The database stores this, and a rebuild preserves it. The wallet still accepts transactions that spend the coin.
 
         Args:
-            outpoint: The coin's outpoint, or its text TXID:INDEX.
+            outpoint: The coin's outpoint, or a string TXID:INDEX.
 
         Raises:
             ParameterError: The wallet has no such coin.
@@ -462,7 +465,7 @@ class LightClient:
         """Unfreeze a coin that `freeze` froze.
 
         Args:
-            outpoint: The coin's outpoint, or its text TXID:INDEX.
+            outpoint: The coin's outpoint, or a string TXID:INDEX.
 
         Raises:
             ParameterError: The output is not frozen.
@@ -472,20 +475,20 @@ class LightClient:
         await self._checked().freeze(outpoint_of(outpoint), is_frozen=False)
 
     async def reveal_address(self, account: str | None = None, *, exclusive: bool = False) -> str:
-        """Return a new address for an invoice: the first one above all revealed and all used addresses.
+        """Return a new address for an invoice: the first one above all revealed and used addresses.
 
-        The address is marked as revealed in the database before the method returns, so it is never given twice. The
-        window of the keychain grows with the revealed addresses, so all of them are watched. See "Run a shop"
-        in the documentation.
+        It is marked as revealed in the database before the method returns, so it is never handed out twice. The
+        keychain's window grows along, so all revealed addresses are watched. See "Run a shop" in the documentation.
 
         Args:
-            account: Name of the account, whose first keychain reveals the address. Or the name or label of a keychain.
-                By default the first keychain.
-            exclusive: True if no other program and no other database reveals addresses of this keychain. The growth of
-                its window then rarely needs a search of old blocks. By default all blocks are searched.
+            account: Name of an account, whose first keychain reveals the address, or the name or label of a keychain;
+                by default, the first keychain.
+            exclusive: True if no other program or database reveals addresses of this keychain. Old blocks then rarely
+                need to be searched when its window grows. By default, all blocks are searched.
 
         Raises:
-            ParameterError: There is no such account or keychain, it has no further address, or its scripts have none.
+            ParameterError: There is no such account or keychain, it has no more addresses, or its scripts do not have
+                addresses.
             KeychainError: No function can derive the keychain's scripts.
             InexpressibleError: The BIP-37 filter has no room for more scripts.
             NotRunningError: The client is not running.
@@ -501,10 +504,10 @@ class LightClient:
 
     @property
     def watch(self) -> WatchList:
-        """The watch list: while the client runs, its own copy with the entries of the database.
+        """The watch list: while the client runs, its own copy with the entries in the database.
 
-        The copy is read-only and raises WatchListInUseError: use `add_addresses`, `remove` and `relabel`. When the
-        client is not running, this is the list that it was created with.
+        The copy is read-only and raises WatchListInUseError; use `add_addresses`, `remove` and `relabel` instead. When
+        the client is not running, this is the list that it was created with.
         """
         running = self._running
         return self._watch if running is None or running.is_left else running.watch
@@ -516,7 +519,7 @@ class LightClient:
 
     @property
     def searched_height(self) -> int:
-        """Blocks up to this height were searched, apart from the skipped blocks that `status` names; -1 for none.
+        """Blocks up to this height have been searched, except for skipped blocks, which `status` lists; -1 for none.
 
         Raises NotRunningError if the client is not running.
         """
@@ -524,31 +527,31 @@ class LightClient:
 
     @property
     def observed_fp_rate(self) -> float:
-        """Share of other people's transactions in this run's blocks that matched the filter; 0.0 before the first.
+        """Share of other people's transactions in this run's blocks that matched the filter; 0.0 before any block.
 
-        A transaction has about a dozen elements. Each of them matches by chance with probability `fp_rate`. Raises
+        A transaction has about a dozen elements, each of which matches by chance with probability `fp_rate`. Raises
         NotRunningError if the client is not running.
         """
         filtered = self._checked().engine.books.filtered
         return filtered.false_positives / max(1, filtered.txs)
 
     def fee_floor(self) -> FeeFloor | None:
-        """Return the lowest fee rate that the connected peers relay, or None if no peer has stated one.
+        """Return the lowest fee rate that the connected peers relay, or None if no peer has announced one.
 
         Raises NotRunningError if the client is not running.
         """
         return fee_floor(self._checked().engine.pool.connected())
 
     def fee_rates(self) -> FeeRates:
-        """Return the average fee rates of recent blocks that the client fetched whole, and the highest limit of a peer.
+        """Return average fee rates of recent blocks that the client fetched whole, and the highest limit of any peer.
 
-        In compact mode these are blocks with a match of the wallet, and a few blocks by false positives. In bip37 mode
-        there are hardly any. Raises NotRunningError if the client is not running.
+        In compact mode, these are blocks that contain a match, and a few false positives. In bip37 mode, there are
+        hardly any. Raises NotRunningError if the client is not running.
         """
         return self._checked().engine.fee_rates()
 
     def metrics(self) -> Metrics:
-        """Return counters and gauges of this run, for monitoring. This reads no file and takes microseconds.
+        """Return counters and gauges of this run, for monitoring. This takes microseconds and does not read any file.
 
         Raises NotRunningError if the client is not running.
         """
@@ -565,21 +568,21 @@ class LightClient:
     ) -> Broadcast:
         """Check a transaction, store it, send it, and wait until a peer has accepted it.
 
-        A transaction that `check` finds invalid or refused is not stored. Cancelling the call stops only the wait: call
-        `abandon` to stop the broadcast.
+        A transaction that `check` finds invalid or refused is not stored. Cancelling the call only stops the wait; to
+        stop the broadcast, call `abandon`.
 
         The client announces the transaction again, to every peer and in every run, until it is confirmed, replaced,
         abandoned, or 336 hours old. `BroadcastProgress` and `BroadcastChanged` events report later changes. If the
-        wallet had the transaction before this run, the client announces it again and returns immediately.
+        wallet already had the transaction before this run, the client announces it again and returns immediately.
 
         If the fee is known and below `fee_floor`, the client emits a `FeeWarning`. The page "How the live client works"
-        of the documentation explains what counts as accepted and as refused.
+        explains what counts as accepted and as refused.
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
-            parents: Transactions that it spends from, parents first. They are sent with it, and their fees count
-                together.
-            input_values: Value of each input in satoshi, in order. Needed only if other people's coins are spent.
+            parents: Transactions that it spends from, parents first. They are sent with it, and their fees are added
+                up.
+            input_values: Value of each input in satoshi, in order. Needed only if it spends other people's coins.
             private: True to send it first to one peer through a new connection, over Tor if there is a proxy.
             force: True to send it even if all connected peers will refuse it.
 
@@ -591,7 +594,7 @@ class LightClient:
             TxCheckError: No block can contain the transaction, all connected peers will refuse it, or an ancestor was
                 abandoned.
             ParameterError: The values are wrong, or `private` was combined with `parents`.
-            TxConflictError: A conflicting transaction is confirmed or preferred by peers, or a later broadcast
+            TxConflictError: A conflicting transaction is confirmed or preferred by peers, or a later broadcast has
                 replaced it.
             TxRefusedError: Every peer that received the transaction rejected it.
             UselessPeerError: No peer accepted the transaction in time. The client announces it to every new peer.
@@ -610,25 +613,26 @@ class LightClient:
     async def relay(
         self, raw_tx: bytes | Serializable, *, parents: Iterable[bytes | Serializable] = (), guest: str = ""
     ) -> Broadcast:
-        """Broadcast a transaction for somebody else, as a server does for the wallets that use it.
+        """Broadcast a transaction for somebody else, as a server does for its users' wallets.
 
-        If the transaction or one of its parents pays or spends a script of the wallet, or the database contains it,
-        this is the same as `broadcast`.
+        If the transaction or one of its parents pays or spends a script of the wallet, or is in the database, this is
+        the same as `broadcast`.
 
-        Otherwise the client stores nothing. It announces the transaction to its peers, and forgets it after 20 minutes
-        or when the client ends. It keeps at most 100 such transactions, and 5 MB of them. One guest gets at most half.
+        Otherwise, the client stores nothing. It announces the transaction to its peers, and forgets it after 20 minutes
+        or when the client ends. It keeps at most 100 such transactions, of 5 MB in total. One guest gets at most half
+        of that.
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
             parents: Transactions that it spends from, parents first, which are sent with it.
-            guest: Name of the sender, for example its address. Without a name, nothing is kept free for other guests.
+            guest: Name of the sender, for example its address. Without a name, no space is kept free for other guests.
 
         Returns:
             The peers that have requested, echoed or refused the transaction so far.
 
         Raises:
-            ParameterError: There are too many of other people's transactions already, in total or of this guest. Or no
-                node relays one of this size.
+            ParameterError: There are already too many of other people's transactions, in total or from this guest, or
+                nodes do not relay one of this size.
             FormatError: The bytes are not a transaction.
             TxCheckError: No block can contain the transaction, or all connected peers will refuse it.
             TxConflictError: A conflicting transaction is confirmed or preferred by peers.
@@ -648,18 +652,18 @@ class LightClient:
         parents: Iterable[bytes | Serializable] = (),
         input_values: Iterable[int] | None = None,
     ) -> tuple[CheckFinding, ...]:
-        """Return the problems with a transaction, as far as they can be found without asking a node.
+        """Return the problems with a transaction that can be found without asking a node.
 
-        `broadcast` refuses a transaction with a finding of the weight INVALID, and without `force` also one with
-        REFUSED. Signatures of inputs whose coins the wallet knows are verified. Nothing is stored or sent.
+        `broadcast` refuses a transaction with an INVALID finding and, without `force`, also one with a REFUSED finding.
+        Signatures are verified for inputs whose coins the wallet knows. Nothing is stored or sent.
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
-            parents: Transactions that it spends from, parents first. Their fees count together.
+            parents: Transactions that it spends from, parents first. Their fees are added up.
             input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
-            The findings, gravest first. Empty if no problem was found.
+            The findings, most serious first; empty if no problem was found.
 
         Raises:
             FormatError: The bytes are not a transaction.
@@ -688,23 +692,23 @@ class LightClient:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The txid is not valid. Or the transaction is not unconfirmed, or is foreign.
+            ParameterError: The txid is not valid, or the transaction is foreign or not unconfirmed.
             NotRunningError: The client is not running.
         """
         await self._checked().abandon(hash_of(txid, "txid"))
 
     async def abandon_unsent(self, txid: bytes | str) -> bool:
-        """Abandon a transaction if no peer can have it, for example if `broadcast` took too long.
+        """Abandon a transaction unless a peer may have it, for example if `broadcast` takes too long.
 
-        The coins that it spends can be spent again. Versions that it replaced count again. A transaction of `relay` is
-        forgotten.
+        The coins that it spends can then be spent again, and versions that it replaced count again. A relayed
+        transaction is forgotten.
 
         Args:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Returns:
-            True if it was broadcast in this run, no peer requested or announced it, and it is abandoned now. False if
-            a peer may have it, or if it is not an unconfirmed transaction of the wallet: nothing changes.
+            True if it was broadcast in this run, no peer requested or announced it, and it is now abandoned. False,
+            without any change, if a peer may have it or it is not an unconfirmed transaction of the wallet.
 
         Raises:
             ParameterError: The txid is not valid.
@@ -713,7 +717,7 @@ class LightClient:
         return await self._checked().abandon_unsent(hash_of(txid, "txid"))
 
     def is_sending(self, txid: bytes | str) -> bool:
-        """Return True if the client announces a transaction that was given to `broadcast` or `relay`.
+        """Return True if the client is announcing a transaction that was passed to `broadcast` or `relay`.
 
         Args:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
@@ -725,15 +729,15 @@ class LightClient:
         return self._checked().engine.is_sending(hash_of(txid, "txid"))
 
     def missing_parents(self, txid: bytes | str) -> tuple[bytes, ...]:
-        """Return parents of a broadcast transaction that a peer lacks and that the wallet cannot send.
+        """Return the parents of a broadcast transaction that a peer lacks and the wallet cannot send.
 
-        A node requests them if it received the transaction and does not know what it spends. Broadcast them first.
+        A node requests them if it receives the transaction but does not know what it spends. Broadcast them first.
 
         Args:
             txid: Txid of a transaction that was broadcast or relayed, 32 bytes in wire order or 64 hex digits.
 
         Returns:
-            Their txids, 32 bytes each in wire order; none for a transaction that is not being broadcast.
+            Their txids, 32 bytes each in wire order; empty for a transaction that is not being broadcast.
 
         Raises:
             ParameterError: The txid is not valid.
@@ -744,9 +748,9 @@ class LightClient:
     # Blocks
 
     async def fetch_block(self, block: bytes | str) -> bytes:
-        """Fetch a block of the best chain from a peer. Its header commits to the bytes that are returned.
+        """Fetch a block of the best chain from a peer. The bytes are checked against its header.
 
-        The peer learns which block interests the wallet. There is no time limit; to set one, use `asyncio.timeout`.
+        The peer learns which block you are interested in. There is no time limit; to set one, use `asyncio.timeout`.
 
         Args:
             block: Block hash, 32 bytes in wire order or 64 hex digits.
@@ -758,12 +762,12 @@ class LightClient:
         return await self._checked().fetch_block(hash_of(block, "block hash"))
 
     async def store_proofs(self, raw_block: bytes) -> None:
-        """Store the merkle branches of the wallet's transactions in a block, which `proof` then returns.
+        """Store the merkle branches of the wallet's transactions in a block, so that `proof` can return them.
 
-        A client stores the branches of matches by itself. Branches of matches that an older version found are missing.
+        A client stores the branches of matches by itself, but those of matches found by an older version are missing.
 
         Args:
-            raw_block: A block of the best chain, such as `fetch_block` returns. Nothing is stored from any other block.
+            raw_block: A block of the best chain, such as `fetch_block` returns. Other blocks are ignored.
 
         Raises:
             FormatError: The bytes are not a block, or its header does not commit to its transactions.
@@ -784,29 +788,29 @@ class LightClient:
         from_height: int | None = None,
         birthday: int | datetime.date | None = None,
     ) -> None:
-        """Watch an account: a part of the wallet with a balance and a history of its own.
+        """Watch an account: a part of the wallet with its own balance and history.
 
-        The method returns when the account is in the database. Blocks that were searched before are searched again for
+        The method returns once the account is in the database. Blocks that were already searched are searched again for
         its new scripts, and `Synced` follows.
 
-        A source that is watched without an account moves into the account with its payments, and no event reports that.
-        If the account has all sources already, nothing changes, and only
-        skipped blocks are searched. With `extend=True` an account gets more addresses.
+        A source that is already watched without an account moves into this one along with its payments, without an
+        event. If the account already has all sources, only skipped blocks are searched. With `extend=True`, you can add
+        addresses.
 
         Args:
             name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
             sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
                 (`pathlib.Path`) of files that a wallet exported. Give a receiving descriptor before its change
                 descriptor.
-            label: Name that matches of the sources carry, unless they have labels.
+            label: Label of the sources' matches, unless they have labels of their own.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
-            extend: True to add sources to an account that exists already. Otherwise other sources are an error.
-            from_height: First block to search for the account. By default the start of the client's search.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            extend: True to add sources to an existing account. Otherwise, new sources are an error.
+            from_height: First block to search for the account; by default, the start of the client's search.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
-            ParameterError: An argument is invalid, a source belongs to another account, or the account has other
-                sources. A descriptor in another spelling is the same descriptor.
+            ParameterError: An argument is invalid, a source belongs to another account, or the account exists with
+                different sources. A descriptor spelled differently is the same descriptor.
             AddressError: A text is not an address.
             DescriptorError: A text is not a valid descriptor.
             InexpressibleError: The mode cannot find an entry.
@@ -833,7 +837,7 @@ class LightClient:
     async def remove_account(self, name: str) -> None:
         """Stop watching an account, and remove its entries and matches from the wallet; see `remove`.
 
-        An address that a descriptor outside the account derives as well stays in the wallet.
+        An address stays in the wallet if a descriptor outside the account also derives it.
 
         Args:
             name: Name of the account.
@@ -847,15 +851,15 @@ class LightClient:
         await self._checked().ask(RemoveAccount(normalized(name)))
 
     async def rename_account(self, old: str, new: str) -> None:
-        """Rename an account. Matches, coins and stored events carry the new name immediately.
+        """Rename an account. Matches, coins and stored events show the new name immediately.
 
         Args:
-            old: Present name of the account.
+            old: Current name of the account.
             new: New name, 1 to 255 printable characters.
 
         Raises:
             UnknownAccountError: The wallet has no account `old`.
-            ParameterError: The new name is invalid, or another account has it.
+            ParameterError: The new name is invalid or taken.
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
@@ -875,9 +879,9 @@ class LightClient:
 
         Args:
             address: Address of the client's network.
-            label: Name that matches of the entry carry.
-            from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            label: Label of the entry's matches.
+            from_height: First block to search for it; by default, the start of the client's search.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
             AddressError: The text is not an address of this network.
@@ -895,17 +899,17 @@ class LightClient:
         from_height: int | None = None,
         birthday: int | datetime.date | None = None,
     ) -> None:
-        """Watch more addresses, all or none, and search blocks for them.
+        """Watch more addresses, either all or none of them, and search blocks for them.
 
-        Blocks that were searched before are searched again for the new addresses, and `Synced` follows. An address
-        that is watched already gets the new label, and blocks that were skipped for it are searched. The method returns
-        when the addresses are in the database. Only then does the watch list or any filter contain them.
+        Blocks that were already searched are searched again for the new addresses, and `Synced` follows. An address
+        that is already watched gets the new label, and blocks that were skipped for it are searched. The method returns
+        once the addresses are in the database; only then do the watch list and filters contain them.
 
         Args:
             addresses: Addresses, or pairs of an address and a label.
-            from_height: First block to search for them. By default the start of the client's search. A height above the
-                tip means the next block.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            from_height: First block to search for them; by default, the start of the client's search. A height above
+                the tip stands for the next block.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
             AddressError: A text is not an address of this network.
@@ -931,9 +935,9 @@ class LightClient:
 
         Args:
             script_pubkey: The script, as bytes.
-            label: Name that matches of the entry carry.
-            from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            label: Label of the entry's matches.
+            from_height: First block to search for it; by default, the start of the client's search.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -955,9 +959,9 @@ class LightClient:
 
         Args:
             pubkey: The public key, 33 or 65 bytes.
-            label: Name that matches of the entry carry.
-            from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            label: Label of the entry's matches.
+            from_height: First block to search for it; by default, the start of the client's search.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -979,9 +983,9 @@ class LightClient:
 
         Args:
             outpoint: The outpoint, or its text TXID:INDEX.
-            label: Name that matches of the entry carry.
-            from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            label: Label of the entry's matches.
+            from_height: First block to search for it; by default, the start of the client's search.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -1008,11 +1012,11 @@ class LightClient:
     async def remove(self, *entries: EntryName) -> None:
         """Stop watching entries, and remove their matches from the wallet.
 
-        Balance, coins and history change as if the entries had never been watched. Each removed match is reported as
-        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps its own unconfirmed transactions, and transactions of
-        the history that are conflicted, abandoned or expired.
+        Balance, coins and history become as if the entries had never been watched. Each removed match is reported as
+        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps its own unconfirmed transactions, and conflicted,
+        abandoned or expired ones in the history.
 
-        The method returns when the change is in the database. If an entry is added again later, blocks are searched for
+        The method returns once the change is in the database. If you add an entry again later, blocks are searched for
         it again.
 
         Args:
@@ -1026,17 +1030,17 @@ class LightClient:
         await self._checked().ask(RemoveEntries(entrynames.named(entries, self.network)))
 
     async def watch_to(self, keychain: str, index: int) -> None:
-        """Watch a keychain up to an index that another program uses, and its lookahead beyond.
+        """Watch a keychain up to an index that another program uses, plus its lookahead.
 
-        This reveals no index. Blocks that were searched before are searched again for the new scripts. The method
-        returns when the change is in the database.
+        This does not reveal anything. Blocks that were already searched are searched again for the new scripts. The
+        method returns once the change is in the database.
 
         Args:
             keychain: Name of the keychain, as `keychains` returns it.
             index: Index that the window must contain.
 
         Raises:
-            ParameterError: No keychain has this name, or it has no scripts at this index.
+            ParameterError: There is no keychain with this name, or it has no scripts at this index.
             KeychainError: No function can derive the keychain's scripts.
             InexpressibleError: The BIP-37 filter has no room for more scripts.
             NotRunningError: The client is not running.
@@ -1047,15 +1051,15 @@ class LightClient:
         await self._checked().ask(ReachIndex(keychain, index))
 
     async def relabel(self, entry: EntryName, label: str | None) -> None:
-        """Give an entry another label, which history and coins show immediately.
+        """Change the label of an entry. History and coins show it immediately.
 
-        A keychain is relabelled as a whole, with the scripts that its window gains later. Its scripts with a label of
-        their own keep that label. The method returns when the change is in the database.
+        A keychain is relabelled as a whole, including scripts that its window gains later, but scripts with labels of
+        their own keep them. The method returns once the change is in the database.
 
         Args:
-            entry: The entry; see `remove`. Or the name of a keychain, such as a descriptor with or without checksum. A
-                descriptor with `<0;1>` names both of its keychains.
-            label: The new label, or None to remove the label.
+            entry: The entry (see `remove`), or the name of a keychain, such as a descriptor with or without a checksum.
+                A descriptor with `<0;1>` names both of its keychains.
+            label: The new label, or None to remove it.
 
         Raises:
             ParameterError: The entry or the keychain is not watched, or the label is not valid.
@@ -1074,9 +1078,9 @@ class LightClient:
     async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> labelrows.ImportedLabels:
         """Store labels of transactions, addresses, outputs and other things (BIP-329).
 
-        The label of a watched address becomes the label of its entry. The label of another address waits until the
-        address is added or a keychain's window reaches it. A label of an output with `spendable` false freezes the
-        output. Records of unknown types are kept, and `export_labels` writes them again.
+        The label of a watched address becomes that of its entry. The label of any other address waits until the address
+        is added or a keychain's window reaches it. A label of an output with `spendable` false freezes the output.
+        Records of unknown types are kept, and exported again by `export_labels`.
 
         Args:
             source: Path of a file in JSON Lines, or labels.
@@ -1085,7 +1089,7 @@ class LightClient:
             The number of labels, and the outputs that the import froze and unfroze.
 
         Raises:
-            FormatError: No line of the file is a label. Otherwise a WalletFileWarning names malformed lines.
+            FormatError: None of the file's lines is a label. Otherwise, a WalletFileWarning names malformed lines.
             OSError: The file cannot be read.
             NotRunningError: The client is not running.
             StoreError: The database cannot be written.
@@ -1100,7 +1104,7 @@ class LightClient:
         return await running.import_labels(labels)
 
     async def export_labels(self, path: str | os.PathLike[str]) -> None:
-        """Write all labels of the wallet to a file in JSON Lines (BIP-329), which replaces an existing file.
+        """Write all labels of the wallet to a file in JSON Lines (BIP-329), replacing an existing file.
 
         Args:
             path: Path of the file.
@@ -1114,18 +1118,18 @@ class LightClient:
         await asyncio.to_thread(write_labels, path, labels)
 
     async def rescan(self, *, from_height: int | None = None, birthday: int | datetime.date | None = None) -> int:
-        """Search blocks again for all entries, for example after a start with a wrong birthday.
+        """Search blocks again for all entries, for example if you started with a wrong birthday.
 
-        Known matches stay and are not reported again. The start of the wallet moves down to the given start if it was
-        higher. Blocks above `searched_height` are searched anyway, so a start above it changes nothing. The method
-        returns when the request is in the database, so that it survives a restart. `Synced` follows at the end.
+        Known matches stay and are not reported again. If the wallet's start was higher, it moves down to the given one.
+        Blocks above `searched_height` are searched anyway, so a start above it changes nothing. The method returns once
+        the request is in the database, so it survives a restart. `Synced` follows at the end.
 
         Args:
-            from_height: First block to search. By default all blocks.
-            birthday: Search blocks from this date or time on. Give either this or `from_height`.
+            from_height: First block to search; by default, all blocks are.
+            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Returns:
-            The first height that is searched.
+            The first height to be searched.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -1145,7 +1149,7 @@ class LightClient:
         return first
 
     async def status(self) -> ClientStatus:
-        """Return the state of the client, with the blocks that were searched for each entry.
+        """Return the state of the client, including which blocks were searched for each entry.
 
         Raises:
             NotRunningError: The client is not running.

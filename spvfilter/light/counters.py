@@ -1,4 +1,4 @@
-"""Counters: the counters of a light client that follow from the inputs and effects of its engine."""
+"""Counters: a light client's counters, derived from the inputs and effects of its engine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from spvfilter.wire.messages import table as wire
 
 
 class Counters:
-    """Counts what happens in one run; `Metrics` explains each counter."""
+    """Counts what happens in one run. `Metrics` explains each counter."""
 
     def __init__(self) -> None:
         self.connections: int = 0

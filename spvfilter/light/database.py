@@ -1,7 +1,7 @@
-"""Database: carries out commits, reads and the events between them, in order, as jobs of the store.
+"""Database: carries out commits, reads and the events between them in order, as jobs of the store.
 
-Each transaction of SQLite costs an fsync. Therefore commits that wait together become one transaction, and the next
-transaction begins some time after the last one, unless something waits for it.
+Each SQLite transaction costs an fsync, so commits that are waiting together become one transaction, and the next one
+begins some time after the previous, unless something waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Mark(NamedTuple):
 
 
 class Database:
-    """Carries out Commit, Read, Emit and End of one run. All calls and callbacks are in the event loop's thread."""
+    """Carries out Commit, Read, Emit and End of one run. All calls and callbacks happen in the event loop's thread."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Database:
             self._go_on()
 
     def submit(self, function: Callable[[Store], T]) -> futures.Future[T]:
-        """Call a function with the store, after all effects before this call and before all later ones."""
+        """Call a function with the store, after all earlier effects and before all later ones."""
         found: futures.Future[T] = futures.Future()
         found.set_running_or_notify_cancel()  # a cancelled task must not cancel it for other tasks
 
@@ -98,13 +98,13 @@ class Database:
         return found
 
     def hurry(self) -> None:
-        """Start the next transaction as soon as the thread can: a task waits for it."""
+        """Start the next transaction as soon as the thread can, because a task is waiting for it."""
         self._is_awaited = True
         if self._busy is None and not self._is_closed:
             self._go_on()
 
     async def drain(self) -> None:
-        """Wait until everything in the queue is done, but not for later effects, which may never end."""
+        """Wait until everything now in the queue is done, but not for later effects, which may never end."""
         if (self._busy is not None or self._waiting) and not self._is_closed:
             mark = _Mark(self._loop.create_future())
             self._waiting.append(mark)
@@ -112,7 +112,7 @@ class Database:
             await mark.reached
 
     def close(self) -> None:
-        """Stop reporting. The thread finishes the work that it has begun."""
+        """Stop reporting. The thread finishes what it has begun."""
         self._is_closed = True
         for each in self._waiting:
             if isinstance(each, _Mark):

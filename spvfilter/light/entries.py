@@ -1,4 +1,4 @@
-"""The changes of a run, applied to the watch list that the client was created with."""
+"""Apply the changes of a run to the watch list that the client was created with."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _Key = tuple[EntryKind, bytes]
 def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex) -> Iterator[None]:
     """Apply the changes of a run to the list that the client was created with, in steps.
 
-    The generator yields between the steps, so that an event loop can run. All removed entries are removed together, as
-    that takes as long as a copy of the list.
+    The generator yields between the steps, so that an event loop can run. All entries are removed in one go, because
+    that takes as long as copying the list.
 
     Args:
         watch: The list that the client was created with.

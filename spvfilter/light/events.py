@@ -1,4 +1,4 @@
-"""Events and values that a light client reports: changes of the wallet, progress, peers, broadcasts."""
+"""Events and values that a light client reports: changes to the wallet, progress, peers, broadcasts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Phase(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of the phase that the client is in. `total` may grow; at the end of the phase, `done` equals `total`."""
+    """Progress of the client's current phase. `total` may grow; at the end of the phase, `done` equals `total`."""
 
     phase: Phase
     """The phase."""
     done: int
     """Number of headers or blocks processed so far."""
     total: int
-    """Number of headers or blocks to process, as far as it is known."""
+    """Number of headers or blocks to process, as far as known."""
 
 
 @public
@@ -62,7 +62,7 @@ class Synced:
 
     - Blocks were searched again, for new entries or by `LightClient.rescan`.
     - `disputed` has grown since the last event. The pauses before such events double, from two seconds to five minutes.
-    - All peers had left or were silent, and a peer has confirmed the tip again.
+    - All peers had left or gone silent, and a peer has confirmed the tip again.
 
     When a dispute ends, `disputed` shrinks with the event of the next tip. `LightClient.status` shows it immediately.
     """
@@ -74,15 +74,13 @@ class Synced:
     peers: tuple[str, ...] = ()
     """Peers that the result relies on, as HOST:PORT."""
     proven_height: int = -1
-    """Highest height up to which two independent peers agreed on the filter headers.
-
-    It is -1 if there is no such height, and always with BIP-37.
+    """Height up to which two independent peers agreed on the filter headers; -1 for none, and always with BIP-37.
     """
     disputed: tuple[tuple[int, int], ...] = ()
     """Ranges of heights (first, last) where peers disagree about filters.
 
-    A range stays here if the dispute ended without a decision, or if the other peer left before all its filters were
-    compared.
+    A range stays here if the dispute ended without a decision, or if the other peer left before all its filters had
+    been compared.
     """
     skipped: tuple[tuple[int, int], ...] = ()
     """Ranges of heights (first, last) that were not searched for every entry, because the search began above them.
@@ -92,7 +90,7 @@ class Synced:
     sees_unconfirmed: bool = True
     """True if a peer announces unconfirmed transactions.
 
-    Otherwise payments appear once a block contains them: `mempool` is False, or the peers' slots are full.
+    Otherwise, payments appear only once they are in a block, because `mempool` is False or the peers' slots are full.
     """
 
     @property
@@ -117,14 +115,14 @@ class PeerChanged:
 @public
 @dataclass(frozen=True, slots=True)
 class PeerWarning:
-    """A peer failed or broke a rule, or the peers showed a problem, such as a wrong clock of this machine."""
+    """A peer failed or broke a rule, or the peers revealed a problem, such as this machine's clock being wrong."""
 
     address: str
     """HOST:PORT of the peer, or the name of `spent_source` or `tweak_source`."""
     error: Exception
-    """The problem. A `LieError` has the kind of lie as its `cause`."""
+    """The problem. The `cause` of a `LieError` is the kind of lie."""
     banned: bool
-    """True if the peer's own messages or a block prove a lie. The client then avoids the address for a day."""
+    """True if the peer's own messages or a block prove a lie. The client then avoids its address for a day."""
 
     @property
     def cause(self) -> str:
@@ -135,12 +133,12 @@ class PeerWarning:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeFloor:
-    """The lowest fee rate that peers relay: the median of the rates that they state (BIP-133)."""
+    """The lowest fee rate that peers relay: the median of the rates that they announce (BIP-133)."""
 
     rate: int
     """Fee rate in satoshi per 1,000 virtual bytes."""
     peers: int
-    """Number of peers whose rates the median includes, at most one of each network group."""
+    """Number of peers in the median, at most one from each network group."""
 
 
 @public
@@ -166,26 +164,26 @@ class BlockFeeRate:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeRates:
-    """Fee rates that the client knows by itself. They are facts about the past, and no estimate."""
+    """Fee rates that the client knows by itself. They are facts about the past, not estimates."""
 
     block_averages: tuple[BlockFeeRate, ...]
-    """Averages of blocks that the client fetched whole in this run, by ascending height, at most the latest 144 blocks.
+    """Averages of blocks that the client fetched whole in this run, among the latest 144 blocks, by ascending height.
 
-    A block with no transaction but its coinbase is not among them.
+    Blocks with only a coinbase are left out.
     """
     largest_fee_filter: int | None
-    """Largest rate below which a connected peer takes no transaction (BIP-133), in satoshi per 1,000 virtual bytes.
+    """Largest rate below which a connected peer refuses transactions (BIP-133), in satoshi per 1,000 virtual bytes.
 
-    None if no peer has stated one. A peer in its initial download does not count.
+    None if no peer has announced one. Peers in their initial download do not count.
     """
     fee_filters: int
-    """Number of connected peers that have stated a rate."""
+    """Number of connected peers that have announced a rate."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FeeWarning:
-    """A broadcast transaction pays less than the fee floor. At least half of the peers will not relay it."""
+    """A broadcast transaction pays less than the fee floor, so at least half of the peers will not relay it."""
 
     txid: bytes
     """Txid of the transaction, 32 bytes in wire order."""
@@ -205,11 +203,11 @@ class FeeWarning:
 class PendingWarning:
     """An unconfirmed payment from somebody else was dropped because of a limit. A block can still contain it.
 
-    The event comes once in a run. `ClientStatus.turned_away` counts the payments.
+    The event comes once per run. `ClientStatus.turned_away` counts the payments.
     """
 
     transactions: int
-    """Number of foreign unconfirmed transactions that the client keeps now."""
+    """Number of foreign unconfirmed transactions that the client now keeps."""
     matches: int
     """Number of their matches; see `max_pending_matches` of `LightClient`."""
     size: int
@@ -218,14 +216,14 @@ class PendingWarning:
 
 @public
 class BroadcastStep(StrEnum):
-    """Reaction of a peer to a broadcast transaction."""
+    """How a peer reacted to a broadcast transaction."""
 
     SENT = "sent"
     """The peer requested the transaction and received it. The peer may still reject it."""
     ECHOED = "echoed"
     """The peer has the transaction from another node. If the peer is honest, the network relays the transaction."""
     REFUSED = "refused"
-    """The peer lacked the transaction up to 40 seconds after it received it. A BIP-61 reject names the reason."""
+    """The peer still lacked the transaction up to 40 seconds after receiving it. A BIP-61 reject gives the reason."""
 
 
 @public
@@ -233,8 +231,8 @@ class BroadcastStep(StrEnum):
 class BroadcastProgress:
     """A peer reacted to a broadcast transaction.
 
-    Each peer and step is reported once in a run. After a reorganization the client announces the transaction again, and
-    `ECHOED` may come again.
+    Each peer and step is reported once per run. After a reorganization, the client announces the transaction again, and
+    `ECHOED` may be repeated.
     """
 
     txid: bytes
@@ -257,7 +255,7 @@ class BroadcastProgress:
 class BroadcastChanged:
     """The status of a broadcast transaction changed.
 
-    A new broadcast is `PENDING` without an event. After a reorganization every status may change.
+    A new broadcast becomes `PENDING` without an event. After a reorganization, any status may change.
     """
 
     txid: bytes
@@ -291,7 +289,7 @@ class Refusal(NamedTuple):
 @public
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """State of a broadcast transaction: how each peer of this run has reacted so far.
+    """State of a broadcast transaction: how each peer in this run has reacted so far.
 
     Later changes arrive as `BroadcastProgress` events.
     """
@@ -322,4 +320,4 @@ Event = (
     | BroadcastProgress
     | BroadcastChanged
 )
-"""Everything that `LightClient.events` yields: numbered events of the wallet, and unnumbered events of this run."""
+"""Everything that `LightClient.events` yields: numbered events of the wallet, and unnumbered ones of this run."""

@@ -1,4 +1,4 @@
-"""Lies: false statements of peers that their own messages prove."""
+"""Lies: provably false statements by peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spvfilter.errors import InvalidHeaderError, LieError, ProofError
 
 @public
 class Lie(StrEnum):
-    """Kind of lie that a peer told: the `cause` of a `LieError`.
+    """The kind of lie that a peer told: the `cause` of a `LieError`.
 
     A false merkle proof raises `ProofError` instead, and a false header raises `InvalidHeaderError`.
     """
@@ -20,7 +20,7 @@ class Lie(StrEnum):
     BLOCK_OUT_OF_ORDER = "a block out of the order asked for"
     """The peer sent blocks in a different order from the one requested."""
     WITHHELD_TX = "a proved transaction that was not sent"
-    """The merkle proof contains a matched transaction that the peer did not send."""
+    """The merkle proof includes a matched transaction that the peer did not send."""
     UNPROVED_TX = "a transaction that the block's proof does not prove"
     """The peer sent a transaction that the merkle proof of its block does not contain."""
     UNASKED_TX = "a transaction nobody asked for"
@@ -34,7 +34,7 @@ class Lie(StrEnum):
     IMPOSSIBLE_TX = "a transaction that no block can have"
     """The transaction breaks a consensus rule, such as the limit of 21 million bitcoins."""
     WRONG_SIGNATURE = "a transaction with a wrong signature"
-    """The transaction spends a coin of the wallet without a valid signature for it. No block can contain it."""
+    """The transaction spends one of the wallet's coins without a valid signature, so no block can contain it."""
     UNASKED_FILTER = "a compact filter or filter headers nobody asked for"
     """The peer sent compact filters or filter headers that the client had not requested."""
     FALSE_FILTER = "a compact filter that is not what its header commits to"
@@ -55,7 +55,7 @@ _UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, 
 def is_lie(error: Exception) -> bool:
     """True if an error proves that a peer lied.
 
-    A damaged byte can turn a message into an unknown one, so messages can get lost. An error that a lost message
-    explains proves nothing.
+    A damaged byte can turn a message into an unknown one, so messages can get lost. An error that a lost message could
+    explain proves nothing.
     """
     return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)

@@ -1,4 +1,4 @@
-"""Methods of a client that ask the questions of `Views`, with the same names, parameters and docstrings."""
+"""Client methods that call those of `Views`, with the same names, parameters and docstrings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Client(Protocol):
 
 
 def asks(method: Callable[Concatenate[Views, P], T]) -> Callable[Concatenate[_Client, P], Coroutine[Any, Any, T]]:
-    """Return a coroutine method of LightClient that asks a question of Views."""
+    """Return a coroutine method of LightClient that calls a method of Views."""
 
     async def ask(self: _Client, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._ask(lambda views: method(views, *args, **kwargs))
@@ -41,7 +41,7 @@ def named_as(made: Any, method: Any, owner: str, returns: object = None) -> Any:
         made: The function, a method of the class `owner`.
         method: The method of another class.
         owner: Name of the class that the function belongs to.
-        returns: Annotation of the returned value. By default that of `method`.
+        returns: Annotation of the returned value; by default, that of `method`.
     """
     module, signature = made.__module__, inspect.signature(method)
     functools.update_wrapper(made, method)

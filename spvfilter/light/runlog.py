@@ -1,6 +1,6 @@
-"""RunLog: the log of a light client, with news for the operator (INFO) and each decision (DEBUG).
+"""RunLog: a light client's log, with news for the operator (INFO) and every decision (DEBUG).
 
-It logs no address, script, txid or amount of the wallet. Text of peers is escaped.
+It never logs the wallet's addresses, scripts, txids or amounts. Text from peers is escaped.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class RunLog:
     """Logs the inputs and effects of an engine, and the events of its run.
 
     Args:
-        name: Name of the database, which begins each line: a process may have many clients.
+        name: Name of the database, which begins each line, because a process may have many clients.
         engine: The engine of the run.
-        now: Moment at which the run begins.
+        now: When the run begins.
     """
 
     def __init__(self, name: str, engine: ClientEngine, now: Instant) -> None:
@@ -217,7 +217,7 @@ class RunLog:
                 assert_never(effect)
 
     def reported(self, events: Iterable[Event], now: Instant) -> None:
-        """Log events that the client reports now."""
+        """Log events that the client is reporting."""
         for event in events:
             match event:
                 case Synced():

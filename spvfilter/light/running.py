@@ -1,4 +1,4 @@
-"""Running: one run of a light client, from entering to leaving: the engine with its sockets, database and timers."""
+"""Running: one run of a light client, from entering to leaving, with its engine, sockets, database and timers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ from spvfilter.wire.events import Settings
 
 T = TypeVar("T")
 SPENT_S = 120.0
-"""Seconds within which a source must give the outputs that a block spends, or its tweaks (our choice)."""
+"""Seconds that a source may take to return the outputs that a block spends, or its tweaks (our choice)."""
 _PER_TURN = 500
 """Matches that are made in one turn of the event loop: about three milliseconds (our choice)."""
 
@@ -195,11 +195,11 @@ class Running:
     # Inputs
 
     def now(self) -> Instant:
-        """Return the present moment."""
+        """Return the current moment."""
         return Instant(self._clock.monotonic(), self._clock.wall())
 
     def feed(self, event: Input) -> None:
-        """Pass an input to the engine. An input that arrives during the step of another one waits."""
+        """Pass an input to the engine. An input that arrives during another's step waits."""
         if self.has_ended:
             return
         self._inputs.append(event)
@@ -227,7 +227,7 @@ class Running:
         self.hub.put(events)
 
     async def settled(self) -> None:
-        """Wait until the engine is not in the middle of a change. Its books are then as in one of its commits."""
+        """Wait until the engine is not in the middle of a change, so its books match one of its commits."""
         while self.engine.is_changing and not self.has_ended:  # noqa: ASYNC110  each turn of the loop makes a part
             await asyncio.sleep(0)
 
@@ -430,11 +430,11 @@ class Running:
         self.check()
 
     async def read(self, function: Callable[[Views], T]) -> T:
-        """Read from the database, which has all reported events. Raises StoreError."""
+        """Read from the database, which includes all reported events. Raises StoreError."""
         return await self.in_store(lambda store: function(store.views))
 
     async def matches(self) -> Snapshot[MatchFound]:
-        """Return every match of the database, with its entry of the watch list. Raises StoreError, NotRunningError."""
+        """Return every match in the database, with its watch list entry. Raises StoreError, NotRunningError."""
         books = self.engine.books
         while True:
             stored, ids = await self.in_store(
@@ -458,7 +458,7 @@ class Running:
         return await asyncio.wrap_future(self._jobs.submit(lambda: function(self._store)))
 
     def check_since(self, since: int) -> None:
-        """Check that a stream of events can begin after a number of this run. Reading checks a lower number.
+        """Check that a stream of events can start after a number of this run. Lower numbers are checked on reading.
 
         Raises EventGapError, ParameterError.
         """
@@ -495,7 +495,7 @@ class Running:
         return AccountStream(self.hub, self._last_before if since is None else since, load)
 
     async def bookmark(self, reader: str) -> int | None:
-        """Return the number that a reader has kept. Raises ParameterError, StoreError."""
+        """Return a reader's bookmark. Raises ParameterError, StoreError."""
         name = _bookmark_of(reader)
         kept = await self.in_store(lambda store: store.note(name))
         with reading(self._store.path):
@@ -524,7 +524,7 @@ class Running:
         return imported
 
     async def take_labels(self, more: WatchList) -> None:
-        """Give new entries the labels that were imported before, unless they have labels. Raises StoreError."""
+        """Give new entries the labels that were imported earlier, unless they have labels. Raises StoreError."""
         table, own_label = self.engine.books.watch.table, self.engine.books.watch.own_label
         scripts = (value for kind, value, _ in more.entries() if kind == EntryKind.SCRIPT)
         bare = [script for script in scripts if own_label(table.find(EntryKind.SCRIPT, script)) is None]
@@ -532,7 +532,7 @@ class Running:
             await self.import_labels(labels)
 
     async def take_revealed(self, more: WatchList) -> bool:
-        """Give new keychains the indexes that the wallet revealed before they were removed.
+        """Give new keychains the indexes that the wallet had revealed before they were removed.
 
         Returns True if a window must move now. Raises StoreError.
         """
@@ -571,7 +571,7 @@ class Running:
         return await answered
 
     async def fetch_block(self, block_hash: bytes) -> bytes:
-        """Fetch a whole block of the best chain from a peer. There is no time limit: cancel the call to end it.
+        """Fetch a whole block of the best chain from a peer. There is no time limit; cancel the call to stop it.
 
         Raises ParameterError if the best chain does not have the block.
         """
@@ -619,7 +619,7 @@ def _caught(function: Callable[[], object]) -> object:
 def entered(
     path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
 ) -> tuple[Store, ClientEngine]:
-    """Open the database and build the engine, as a job of the database: both read every match of the wallet.
+    """Open the database and build the engine, as a job of the database, because both read every match of the wallet.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """
@@ -638,7 +638,7 @@ def entered(
 
 
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
-    """Open the database and join the watch list with it, as a job of the database.
+    """Open the database and merge the watch list with it, as a job of the database.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """

@@ -1,4 +1,4 @@
-"""Sockets: opens connections for the engine, reports messages to it, and sends its messages."""
+"""Sockets: opens connections for the engine, passes messages to it, and sends its messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spvfilter.wire.transport import V2Policy
 
 
 class Sockets:
-    """Connections, by the numbers that the engine gives them."""
+    """Connections by the numbers that the engine gives them."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Sockets:
     ) -> None:
         """Open a connection. With `relay`, the peer is asked to announce transactions.
 
-        A private one tells nothing about this client. Tor gives it a circuit of its own.
+        A private one reveals nothing about this client. Tor gives it its own circuit.
         """
         settings, proxy, clock = replace(self._settings(), relay=relay), self._proxy, self._clock
         if is_private:
@@ -151,7 +151,7 @@ class Sockets:
 
 
 def stranger(network: Network) -> Settings:
-    """Return the version data of a private connection: the same for all (Core net_processing.cpp PushNodeVersion)."""
+    """Return a private connection's version data, the same for all (Core net_processing.cpp PushNodeVersion)."""
     return Settings(network, user_agent=b"/pynode:0.0.1/", addrv2=False)
 
 

@@ -9,10 +9,10 @@ from spvfilter._public import public
 
 @public
 class SpentSource(Protocol):
-    """A source of the outputs that blocks spend, such as a `FullNode` of the user's own.
+    """A source of the outputs that blocks spend, such as your own `FullNode`.
 
     The client checks the number of the outputs, and that no transaction pays more than it spends. It cannot check their
-    scripts, so a source that lies can hide a silent payment. It cannot invent one.
+    scripts, so a lying source can hide a silent payment, but not invent one.
     """
 
     async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
@@ -24,7 +24,7 @@ class SpentSource(Protocol):
         Args:
             digest: Hash of the block, 32 bytes in wire order.
             previous: Hash of its parent.
-            by_details: True to ask in a slower way if there is no faster one.
+            by_details: True to use a slower way if there is no faster one.
 
         Returns:
             The record, or None if the source cannot give the outputs of any block.

@@ -23,7 +23,7 @@ class PeerStatus:
     services: int
     """Service bits of the peer's version message; `wire.Service` names them."""
     height: int
-    """Height of the highest block of the best chain that the peer is known to have; -1 for none."""
+    """Height of the highest block in the best chain that the peer is known to have; -1 for none."""
     transport: Transport
     """`V2` if the connection is encrypted (BIP-324), else `V1`."""
     relays: bool
@@ -41,42 +41,42 @@ class ClientStatus:
     mode: Mode
     """Mode that the user chose."""
     way: Mode | None
-    """Mode that the client uses now, `COMPACT` or `BIP37`; None while `AUTO` waits for peers."""
+    """Mode that the client now uses, `COMPACT` or `BIP37`; None while `AUTO` is waiting for peers."""
     tip_height: int
     """Height of the tip of the best chain."""
     tip_time: int
     """Time in the header of that tip (Unix time)."""
     searched_height: int
-    """Blocks up to this height were searched, apart from the `skipped` ones; -1 for none."""
+    """Blocks up to this height have been searched, except for the `skipped` ones; -1 for none."""
     is_synced: bool
-    """True if every block is searched and a connected peer confirms that there is none above the tip.
+    """True if every block has been searched and a connected peer confirms that there is none above the tip.
 
-    The peer must have sent a message within `Limits.silence_s`, 30 minutes by default. The age of the tip plays no
-    part.
+    The peer must have sent a message within `Limits.silence_s`, 30 minutes by default. The age of the tip does not
+    matter.
     """
     last_heard: int | None
-    """When a connected peer last sent a message (Unix time); None if no peer has sent one in this run.
+    """When a connected peer last sent a message (Unix time); None if none has in this run.
 
     The client pings a peer that has been quiet for 90 seconds.
     """
     peers: tuple[PeerStatus, ...]
     """Connected peers."""
     proven_height: int
-    """Highest height up to which two independent peers agreed on the filter headers; -1 if there is none."""
+    """Height up to which two independent peers agreed on the filter headers; -1 for none."""
     disputed: tuple[BlockRange, ...]
     """Ranges of blocks where peers disagree about filters.
 
-    A range stays here if the dispute ended without a decision, or if the other peer left before all its filters were
-    compared.
+    A range stays here if the dispute ended without a decision, or if the other peer left before all its filters had
+    been compared.
     """
     start_height: int | None
-    """Height at which the wallet's first search began, or a lower start of `rescan`; None before any search."""
+    """Height at which the wallet's first search began, or a lower start from `rescan`; None before any search."""
     turned_away: int
     """Number of other people's unconfirmed payments that were dropped because of a limit in this run."""
     searched: tuple[SearchedEntries, ...]
     """Blocks that were searched for each group of entries, in the order in which the entries were added."""
     waiting: int = 0
-    """Number of unconfirmed transactions that do not count until peers of a second network group announce them.
+    """Number of unconfirmed transactions that do not count until peers in a second network group announce them.
 
     `history(waiting=True)` lists them."""
     checks_signatures: bool = False
@@ -84,19 +84,19 @@ class ClientStatus:
 
     It needs the extra `descriptors`, or the package btclib-secp256k1."""
     unsent: tuple[bytes, ...] = ()
-    """Txids of own pending transactions that no peer has or has requested in this run. Private ones are left out."""
+    """Txids of own pending transactions that no peer has or has requested in this run, except private ones."""
     tasks: tuple[str, ...] = ()
-    """Tasks of the client and their waits, in words for a bug report. The texts may change with each version."""
+    """The client's tasks and what they wait for, described for a bug report. The texts may change in any version."""
     spent_problem: str | None = None
-    """Why `spent_source` or `tweak_source` does not tell what it should; None if it does, or if nothing needs it.
+    """Why `spent_source` or `tweak_source` does not answer; None if it does or is not needed.
 
     The search for silent payments waits at that block until the source answers."""
     silent_source: str | None = None
-    """Name of the source that could hide silent payments, if the watch list has a descriptor sp(); else None."""
+    """Name of the source that could hide silent payments, if the watch list contains an sp() descriptor; else None."""
 
     @property
     def sees_unconfirmed(self) -> bool:
-        """True if a connected peer announces unconfirmed transactions. Otherwise payments appear in blocks only."""
+        """True if a connected peer announces unconfirmed transactions. Otherwise, payments appear only in blocks."""
         return any(peer.relays for peer in self.peers)
 
     @property
@@ -125,7 +125,7 @@ class Metrics:
     last_heard: int | None
     """Gauge: when a connected peer last sent a message (Unix time); None if no peer has."""
     watched_entries: int
-    """Gauge: number of entries of the watch list, with the scripts of keychain windows."""
+    """Gauge: number of watch list entries, including the scripts in keychain windows."""
     pending_transactions: int
     """Gauge: number of foreign unconfirmed transactions that are kept in memory."""
     pending_bytes: int
@@ -139,13 +139,13 @@ class Metrics:
     bans: int
     """Counter: peers that were banned for a lie."""
     bytes_received: int
-    """Counter: bytes received from peers, apart from connections that failed in the handshake."""
+    """Counter: bytes received from peers, except on connections that failed in the handshake."""
     bytes_sent: int
-    """Counter: bytes sent to peers, apart from connections that failed in the handshake."""
+    """Counter: bytes sent to peers, except on connections that failed in the handshake."""
     messages_received: int
-    """Counter: messages of peers that were processed. A long inv or addr counts as several messages."""
+    """Counter: processed messages from peers. A long inv or addr counts as several."""
     messages_sent: int
-    """Counter: messages sent to peers, apart from the handshake and pings."""
+    """Counter: messages sent to peers, except for the handshake and pings."""
     headers_received: int
     """Counter: block headers in headers messages."""
     blocks_received: int
@@ -153,10 +153,10 @@ class Metrics:
     filters_received: int
     """Counter: compact filters in cfilter messages."""
     transactions_received: int
-    """Counter: transactions in tx messages, confirmed and unconfirmed ones."""
+    """Counter: transactions in tx messages, both confirmed and unconfirmed."""
     transactions_turned_away: int
     """Counter: other people's unconfirmed transactions dropped because of a limit. They may have come again."""
     reorganizations: int
     """Counter: reorganizations, in which blocks of the best chain were disconnected."""
     commits: int
-    """Counter: commits of the database, apart from bookmarks."""
+    """Counter: database commits, except for bookmarks."""

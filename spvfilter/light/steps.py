@@ -1,4 +1,4 @@
-"""Long work in the event loop, in steps."""
+"""Run long work in the event loop, in steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 async def in_steps(steps: Iterator[None]) -> None:
-    """Run the steps of a generator, and let the event loop run between them.
+    """Run the steps of a generator, letting the event loop run in between.
 
     If the task is cancelled, the remaining steps run immediately.
     """

@@ -1,7 +1,7 @@
-"""EventStream and EventHub: the events of one run, and streams that read them, each from its own position.
+"""EventStream and EventHub: the events of one run, and streams that each read them from their own position.
 
-The latest 1,000 events are kept in memory once for all streams. Older wallet events come from the database. All other
-events exist only in memory: for each kind, the latest older ones are kept.
+The latest 1,000 events are kept in memory, shared by all streams. Older wallet events come from the database. All other
+events exist only in memory, where the latest older ones of each kind are kept.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWar
 from spvfilter.wallet.events import WalletEvent
 
 MAX_HELD = 1_000
-"""Latest events that are kept in memory."""
+"""Number of latest events that are kept in memory."""
 PAGE = 500
-"""Events that a stream reads from the database at once."""
+"""Number of events that a stream reads from the database in one go."""
 _MAX_ALIKE = 100
 """Older unnumbered events of one kind that are kept in memory."""
 _ONE = (PeerChanged, Progress, Synced)
 """Kinds of events of which only the last older one is kept."""
 
 Load = Callable[[int, int], Awaitable[list[WalletEvent]]]
-"""A function that returns up to n events of the database after a number."""
+"""A function that returns up to n events after a number from the database."""
 
 
 class StreamEvent(NamedTuple):
@@ -43,7 +43,7 @@ class StreamEvent(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """True if it is a wallet event, which the database has."""
+        """True if it is a wallet event, which is in the database."""
         return isinstance(self.event, WalletEvent)
 
 
@@ -53,7 +53,7 @@ class StreamPosition(NamedTuple):
     sequence: int
     """Number of the last event that was yielded."""
     order: int = 0
-    """Lowest position, among the events of this run, that the next event can have."""
+    """Lowest possible position of the next event among the events of this run."""
 
     def behind(self, told: StreamEvent) -> StreamPosition:
         """Return the position after an event that was yielded."""
@@ -90,7 +90,7 @@ class EventHub:
         self._order = 0  # position of the next event
 
     def put(self, events: Iterable[Event]) -> None:
-        """Add events. The database has the wallet events among them already."""
+        """Add events. The wallet events among them are already in the database."""
         for event in events:
             if isinstance(event, WalletEvent):
                 self.sequence = event.sequence
@@ -110,14 +110,14 @@ class EventHub:
         self._tell()
 
     def end(self, error: Exception | None) -> None:
-        """End all streams. With an error, readers get it after the last event."""
+        """End all streams. If there is an error, readers get it after the last event."""
         if not self.has_ended:
             self.has_ended, self.error = True, error
             self._trace = None if error is None else error.__traceback__
         self._tell()
 
     def check(self) -> None:
-        """Raises the reason if the client ended by itself, each time with the first traceback."""
+        """If the client ended by itself, raise the reason, each time with the first traceback."""
         if self.error is not None:
             raise self.error.with_traceback(self._trace)
 
@@ -146,7 +146,7 @@ class EventHub:
         yield from self._held
 
     def next(self, at: StreamPosition) -> StreamEvent | None:
-        """Return the next event if it is one of the latest. Older events must have been yielded before."""
+        """Return the next event if it is one of the latest. Older events must already have been yielded."""
         first = self._order - len(self._held)
         for number in range(max(at.order - first, 0), len(self._held)):
             told = self._held[number]
@@ -155,7 +155,7 @@ class EventHub:
         return None
 
     async def earlier(self, at: StreamPosition) -> list[StreamEvent]:
-        """Return the next events before the latest ones, in order; none if there are no more.
+        """Return the next events before the latest ones, in order; empty if there are no more.
 
         Raises the errors of reading the database.
         """
@@ -182,9 +182,9 @@ class EventHub:
 
 @public
 class EventStream:
-    """An asynchronous iterator of events with a position of its own; `LightClient.events` returns it.
+    """An asynchronous iterator over events with its own position, as `LightClient.events` returns it.
 
-    A cancelled wait loses no event: the next wait yields it.
+    Cancelling a wait does not lose events: the next wait yields them.
     """
 
     def __init__(self, hub: EventHub, since: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """ClientThread: runs a light client in a thread with its own event loop. Other threads call it and wait.
 
-The loop runs in a daemon thread, so that a program that never leaves its client can still end. Waits wake up ten times
-a second. A signal is then handled immediately, whichever thread the system delivers it to.
+The loop runs in a daemon thread, so that a program that never leaves its client can still exit. Waits wake up ten times
+a second, so a signal is handled immediately, whichever thread the system delivers it to.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class Call(Generic[T]):
             self._task.cancel()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the task is over. Returns True if it is."""
+        """Wait until the task has ended. Return True if it has."""
         return self._over.wait(seconds)
 
     @property
     def has_result(self) -> bool:
-        """True if the task is over and returned a value."""
+        """True if the task has ended and returned a value."""
         task = self._task
         return self._over.is_set() and task is not None and not task.cancelled() and task.exception() is None
 
     def result(self) -> T:
-        """Return the result of the task, which is over.
+        """Return the result of the task, which has ended.
 
         Raises the task's error, or NotRunningError if the `with` block of the client ended first.
         """
@@ -89,7 +89,7 @@ class ClientThread:
 
     @property
     def is_here(self) -> bool:
-        """True if this process started the thread: a forked child does not have it."""
+        """True if this process started the thread, which a forked child does not have."""
         return self._pid == os.getpid()
 
     # In the thread
@@ -132,8 +132,8 @@ class ClientThread:
     def leave(self) -> None:
         """Leave the client and wait until the thread has ended. Does nothing in a forked child.
 
-        An interruption is raised after that. A second one is raised immediately, and the thread ends by itself. Raises
-        the errors of leaving.
+        An interruption is raised only after that. A second one is raised immediately, and the thread ends by itself.
+        Raises the errors of leaving.
         """
         if self.is_here:
             self._end()
@@ -191,9 +191,9 @@ class ClientThread:
         """Run a coroutine in the loop and wait for its result.
 
         Args:
-            start: Returns the coroutine.
+            start: Function that returns the coroutine.
             deadline: End of the wait, by time.monotonic.
-            keep: Gets a result that arrived although the wait was interrupted.
+            keep: Function that gets a result that arrived even though the wait was interrupted.
 
         Raises:
             TimeoutError: The deadline has passed.

@@ -1,4 +1,4 @@
-"""TweakSource: where a client gets the tweaks of blocks, with which compact filters find silent payments."""
+"""TweakSource: where a client gets the tweaks of blocks, which it needs to find silent payments by compact filters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spvfilter._public import public
 class TweakSource(Protocol):
     """A source of the tweaks of blocks, such as a `BlindBitOracle` (BIP-352 § Light clients).
 
-    The source learns which blocks are searched, but no key, address or script. It can hide a silent payment. A payment
-    that it invents would be real: the wallet could spend it.
+    The source learns which blocks are searched, but no keys, addresses or scripts. It can hide a silent payment, but
+    not invent one: the wallet could really spend it.
     """
 
     async def tweaks(self, height: int) -> tuple[bytes, Sequence[bytes]]:
@@ -26,8 +26,8 @@ class TweakSource(Protocol):
             height: Height of the block.
 
         Returns:
-            Hash of the block, 32 bytes in wire order, and the tweaks of its transactions in any order. Each tweak is 33
-            bytes long, and each transaction with a taproot output and an eligible input has one. The client asks again
-            if the hash is not that of its best chain.
+            Hash of the block, 32 bytes in wire order, and the tweaks of its transactions in any order. Each is 33 bytes
+            long, and there is one for each transaction with a taproot output and an eligible input. If the hash is not
+            in the best chain, the client asks again.
         """
         ...

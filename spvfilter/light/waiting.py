@@ -1,4 +1,4 @@
-"""Waits of a light client: until it is synced, a transaction is confirmed, or work has ended."""
+"""Wait for a light client to be synced, for a transaction to be confirmed, or for work to end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_LOGGED = 5  # warnings of one wait: with discovery, many addresses do not 
 async def wait_synced(running: Running) -> Synced:
     """Wait until the client is synced, and return the last `Synced` event.
 
-    While it waits, problems with peers are logged, because they may be the cause.
+    While waiting, it logs problems with peers, because they may be the cause.
     """
     order, logged = 0, set[tuple[str, str]]()
     while True:
@@ -40,7 +40,7 @@ async def wait_synced(running: Running) -> Synced:
 
 
 async def wait_confirmed(running: Running, txid: bytes | str, confirmations: int) -> HistoryEntry:
-    """Wait until a transaction has enough confirmations. Each wallet event and broadcast event causes a new look."""
+    """Wait until a transaction has enough confirmations, checking again after each wallet or broadcast event."""
     txid = hash_of(txid, "txid")
     if not isinstance(confirmations, int) or confirmations < 1:
         raise ParameterError(f"confirmations must be at least 1, not {confirmations!r}")
@@ -71,7 +71,8 @@ def _has_ended(running: Running, entry: HistoryEntry, confirmations: int) -> boo
 async def finished(work: Coroutine[None, None, None]) -> None:
     """Wait until work has ended, even if the waiting task is cancelled first.
 
-    A database that is still being closed would keep its lock. Raises the work's error, or else the cancellation.
+    Otherwise, a database that is still being closed would keep its lock. Raises the work's error, or else the
+    cancellation.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -1,7 +1,7 @@
 """Workers: the threads that all clients of the process share, and a queue of jobs for each database.
 
-A client needs a thread only now and then: for a commit, a read, or a long calculation. A thread for each client would
-cost a service with hundreds of wallets hundreds of threads.
+A client needs a thread only now and then, for a commit, a read, or a long calculation. With a thread for each client, a
+service with hundreds of wallets would need hundreds of threads.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = 8
-"""Largest number of threads of a process (our choice). While one thread waits for the disk, others commit."""
+"""Largest number of threads in a process (our choice). While one thread waits for the disk, others commit."""
 THREAD_NAME = "spvfilter-worker"
 """Prefix of the threads' names."""
 
 
 class Workers:
-    """The threads of a process. They exist while a job queue is open or a job runs."""
+    """The threads of a process, which exist while a job queue is open or a job is running."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class Workers:
         threads.shutdown(wait=False)
 
     def join(self, threads: futures.ThreadPoolExecutor) -> None:
-        """Wait until threads without users have ended: a later fork then has no such thread. This takes no time."""
+        """Wait until unused threads have ended, so that a later fork does not inherit one. This takes no time."""
         if threads is not self._threads:
             threads.shutdown()
 
@@ -66,7 +66,7 @@ class Workers:
         return future
 
     def forget(self) -> None:
-        """Begin without threads, in a forked child: the threads exist only in its parent."""
+        """Start over without threads, in a forked child, because the threads exist only in its parent."""
         self._lock, self._users, self._threads = threading.Lock(), 0, None  # a thread of the parent may have the lock
 
 
@@ -77,7 +77,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class JobQueue:
-    """Jobs that use one database: they run in order, one at a time, each in any of the shared threads."""
+    """Jobs that use one database. They run in order, one at a time, each in any of the shared threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class JobQueue:
         self._threads = WORKERS.enter()
 
     def submit(self, function: Callable[[], T]) -> futures.Future[T]:
-        """Call a function after all earlier ones. A future that is cancelled in time skips its call.
+        """Call a function after all earlier ones. If its future is cancelled in time, the call is skipped.
 
         Raises RuntimeError at the end of the interpreter.
         """

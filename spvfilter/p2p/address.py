@@ -1,4 +1,4 @@
-"""Address: the host and the port of a peer."""
+"""Address: a peer's host and port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.errors import ParameterError
 @public
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The host and the port of a peer.
+    """A peer's host and port.
 
     Raises ParameterError for an empty host or a port outside 1 to 65535.
     """
@@ -58,7 +58,7 @@ class Address:
 
     @property
     def is_onion(self) -> bool:
-        """True if the host is an onion service, which only Tor reaches and no resolver is asked for (RFC 7686 § 2)."""
+        """True if the host is an onion service: only Tor reaches it, and resolvers are never asked (RFC 7686 § 2)."""
         return self.host.lower().endswith(".onion")
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Address:
 
 
 def needed_proxy(host: str) -> str | None:
-    """Return a sentence about the proxy that a host needs. None if no proxy is needed."""
+    """Return a sentence about the proxy that a host needs. None if it does not need one."""
     name = host.lower().rstrip(".")
     if name.endswith(".onion"):
         return "an onion address can be reached only through Tor: give Tor's proxy, such as socks5://127.0.0.1:9050"
@@ -97,7 +97,7 @@ def _is_name(host: str) -> bool:
 
 
 def cause_of(error: Exception, address: str) -> str:
-    """The reason why a connection failed or ended, in words, without the peer's address (HOST:PORT)."""
+    """Say why a connection failed or ended, without the peer's address (HOST:PORT)."""
     said = str(error).removeprefix(f"{address}: ")
     if isinstance(error, OSError):
         # asyncio's own words repeat the address

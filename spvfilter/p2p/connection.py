@@ -1,4 +1,4 @@
-"""Connection: the TCP connection to a peer, with protocol session, timeouts and backpressure."""
+"""Connection: a TCP connection to a peer, with protocol session, timeouts and backpressure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 @public
 @dataclass(slots=True)
 class Connection:
-    """The connection to a peer, after the handshake; `open` makes an instance.
+    """A connection to a peer after the handshake. Make one with `open`.
 
     Only one task may call `receive`. Any task may call `send`.
     """
@@ -68,7 +68,7 @@ class Connection:
     _turn: float = field(default=0.0)
     """Time of the next turn of other tasks, in seconds of `time.perf_counter`."""
     sent: int = field(default=0)
-    """Number of bytes sent to the peer so far, including bytes that wait in a buffer."""
+    """Number of bytes sent to the peer so far, including bytes still in a buffer."""
 
     @classmethod
     async def open(
@@ -90,8 +90,8 @@ class Connection:
             address: The peer's address.
             settings: The network, our version message, and the services that the peer must offer.
             proxy: SOCKS5 proxy to connect through. It also resolves host names.
-            limits: Timeouts; the values of Core by default.
-            clock: Source of time; the clock of the system by default.
+            limits: Timeouts; Core's by default.
+            clock: Source of time; the system clock by default.
             own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
             draw_nonce: Function that returns random 64-bit numbers; from `secrets` by default.
             v2: Whether to encrypt the connection (BIP-324, extra `bip324`). Off by default.
@@ -100,8 +100,9 @@ class Connection:
         Raises:
             OSError: The connection failed, or was lost during the handshake.
             TimeoutError: No connection was established within the time of `limits`.
-            PeerError: The peer is not suitable: wrong network, missing services, silence in the handshake.
-            ParameterError: The connection is to be encrypted, but the extra is not installed.
+            PeerError: The peer is unsuitable: it is on the wrong network, lacks services, or is silent during the
+                handshake.
+            ParameterError: The connection should be encrypted, but the extra is not installed.
         """
         limits, clock = limits or Limits(), clock or Clock()
         draw = draw_nonce or (lambda: secrets.randbits(64))
@@ -204,7 +205,7 @@ class Connection:
             self._writer.transport.abort()
 
     async def receive_together(self) -> list[SessionEvent]:
-        """Wait for the next event and return it with the pending events that may follow it (`Session.more_events`).
+        """Wait for the next event, and return it with pending events that may follow it (`Session.more_events`).
 
         Raises PeerError and ConnectionAbortedError as `receive` does.
         """
@@ -232,7 +233,7 @@ class Connection:
             self._session.receive_eof()
 
     async def send(self, *messages: Message) -> None:
-        """Send messages to the peer, and wait while the peer does not read.
+        """Send messages to the peer, and wait as long as the peer does not read.
 
         Raises SessionError after `Limits.send_s` seconds.
         """
@@ -244,7 +245,7 @@ class Connection:
     def post(self, message: Message) -> None:
         """Queue a message to the peer and return immediately.
 
-        If the peer does not read, the next `receive` waits until most of the queue is sent.
+        If the peer does not read, the next `receive` waits until most of the queue has been sent.
 
         Raises:
             ParameterError: More than 16 MB are already waiting to be sent.
@@ -258,7 +259,7 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """IP address of the peer. If a proxy is used, it is the host that the proxy was asked to connect to."""
+        """IP address of the peer or, with a proxy, the host that the proxy was asked to connect to."""
         if self._is_proxied:
             return self.address.host
         place = self._writer.get_extra_info("peername")

@@ -28,11 +28,11 @@ class SeedHosts(NamedTuple):
     seed: str
     """Host name of the seed."""
     services: int
-    """Bits of `wire.Service` that the hosts are said to have; 0 if the seed was asked for all hosts."""
+    """Bits of `wire.Service` that the hosts are said to offer; 0 if the seed was asked for all hosts."""
     hosts: tuple[str, ...]
     """IPv4 and IPv6 addresses that the seed returned, at most 256."""
     error: Exception | None
-    """Reason why `hosts` is empty; None if `hosts` is not empty."""
+    """Why `hosts` is empty; None if it is not."""
 
 
 async def ask_seeds(
@@ -40,11 +40,11 @@ async def ask_seeds(
 ) -> list[SeedHosts]:
     """Ask all seeds at the same time for hosts with these services, and return their answers.
 
-    A seed that knows no such host is then asked for all its hosts.
+    A seed that does not know any is then asked for all its hosts.
 
     The first question is for the name xHEX.SEED, where HEX is `services`: x49 for compact filters, xd for BIP-37 (Core
-    protocol.h, bitcoin-seeder). Several seeds know only x1, x5, x9 and xd. `timeout_s` bounds both questions to one
-    seed. The answer of a seed that fails contains the error.
+    protocol.h, bitcoin-seeder). Several seeds know only x1, x5, x9 and xd. `timeout_s` limits both questions to one
+    seed. If a seed fails, its answer contains the error.
     """
     names = list(seeds)
     if resolve is not None:
@@ -71,9 +71,9 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
 
 
 class Lookups:
-    """Calls of the system's resolver in daemon threads, so that a resolver that hangs delays no exit.
+    """Calls the system's resolver in daemon threads, so that a hanging resolver cannot delay the exit.
 
-    All clients of the process share the threads. Each thread ends when no call waits.
+    All clients of the process share the threads. Each thread ends when no calls are waiting.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Lookups:
         self._threads = 0
 
     def call(self, look_up: Callable[[], None]) -> None:
-        """Call a function that raises nothing. Raises RuntimeError if no thread runs and none can be started."""
+        """Call a function that never raises. Raises RuntimeError if no thread is running and none can be started."""
         with self._lock:
             self._waiting.append(look_up)
             if self._threads >= MAX_LOOKUPS:
@@ -105,7 +105,7 @@ class Lookups:
             look_up()
 
     def forget(self) -> None:
-        """Begin without threads, in a forked child: the threads exist only in its parent."""
+        """Start over without threads, in a forked child, because the threads exist only in its parent."""
         self._lock, self._waiting, self._threads = threading.Lock(), deque(), 0
 
 
@@ -118,8 +118,8 @@ if hasattr(os, "register_at_fork"):
 async def resolved(name: str) -> list[str]:
     """Resolve a host name with the system's resolver, and return the IPv4 and IPv6 addresses.
 
-    Raises OSError if the name cannot be resolved, or if only Tor or I2P reaches it. Raises UnicodeError if it cannot be
-    encoded, and RuntimeError if no thread can be started.
+    Raises OSError if the name cannot be resolved, or can be reached only through Tor or I2P. Raises UnicodeError if it
+    cannot be encoded, and RuntimeError if no thread can be started.
     """
     if (why := needed_proxy(name)) is not None:
         raise OSError(why)

@@ -27,14 +27,14 @@ class Limits:
     first_byte_s: float = 20.0
     """Timeout in seconds for a new peer's first byte (our choice).
 
-    `Settings.handshake_s` limits the whole handshake, with an attempt with encryption before it.
+    ¶ `Settings.handshake_s` limits the whole handshake, including a preceding attempt with encryption.
     """
     reply_s: float = 120.0
-    """Seconds that a peer may be silent with a request outstanding, before it is disconnected."""
+    """Seconds that a peer may be silent with a request outstanding before it is disconnected."""
     stall_s: float = 2.0
-    """Seconds that a peer may be silent with a request outstanding, before another peer is asked as well."""
+    """Seconds that a peer may be silent with a request outstanding before another peer is asked as well."""
     send_s: float = 60.0
-    """Seconds that a peer may leave our messages unread, before it is disconnected (our choice)."""
+    """Seconds that a peer may leave our messages unread before it is disconnected (our choice)."""
     retry_s: float = 1.0
     """Seconds until a peer that failed is connected again; the pause doubles with each failure (our choice)."""
     max_retry_s: float = 300.0

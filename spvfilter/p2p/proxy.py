@@ -73,7 +73,7 @@ class Proxy:
     def isolated(self, name: str) -> Proxy:
         """Return a copy of this proxy with the user name `name`.
 
-        Tor builds separate circuits for each user name (IsolateSOCKSAuth). A proxy that already has a user name is
+        Tor builds separate circuits for each user name (IsolateSOCKSAuth). If the proxy already has a user name, it is
         returned unchanged.
         """
         return self if self.username else Proxy(self.host, self.port, name, name)

@@ -1,4 +1,4 @@
-"""RelayedTransactions: transactions that peers announce and send, a source for Matcher.match_txs."""
+"""RelayedTransactions: the transactions that peers announce and send, as a source for Matcher.match_txs."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _STEADY_S = 60.0
 class RelayedTransactions:
     """An asynchronous iterator of the transactions that peers relay, as bytes, for use in `async with`.
 
-    Each transaction is requested from one of the peers that announce it, and is yielded once. If this peer does not
-    answer within 60 seconds, another peer is asked. A peer that cannot be reached or that disconnects is connected
-    again, with pauses that grow to `Limits.max_retry_s`.
+    Each transaction is requested from one of the peers that announce it, and yielded once. If that peer does not answer
+    within 60 seconds, another one is asked. A peer that cannot be reached or disconnects is retried, with pauses that
+    grow up to `Limits.max_retry_s`.
 
-    While the caller takes no transactions, about 4 MB of transactions are queued. Then no peer is read. No signature is
-    checked: a peer can invent transactions.
+    While the caller does not take transactions, about 4 MB of them are queued, then peers are no longer read.
+    Signatures are not checked, so a peer can invent transactions.
 
     Args:
         peers: HOST:PORT of each peer, or an Address.
         network: The network of the peers.
-        proxy: A SOCKS5 proxy, such as Tor's, through which the peers are reached.
+        proxy: A SOCKS5 proxy, such as Tor's, through which to reach the peers.
         limits: Timeouts.
 
     Raises ParameterError if `peers` is empty, or if an address is malformed.
@@ -93,7 +93,7 @@ class RelayedTransactions:
 
     @property
     def unanswered(self) -> int:
-        """Number of announced transactions that no peer sent when it was asked."""
+        """Number of announced transactions that no peer sent when asked."""
         return self._requests.unanswered
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Requests for announced transactions, and the peer that receives each request. Plain code without sockets."""
+"""Decide which peer to ask for each announced transaction. Works without sockets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_ANNOUNCEMENTS = 5_000
-"""Largest number of open transactions that one peer announced (Core txrequest MAX_PEER_TX_ANNOUNCEMENTS)."""
+"""Largest number of open announcements by one peer (Core txrequest MAX_PEER_TX_ANNOUNCEMENTS)."""
 MAX_ANNOUNCERS = 8
-"""Largest number of further announcing peers that are kept for one transaction (our choice)."""
+"""Largest number of additional announcing peers to remember for one transaction (our choice)."""
 REQUEST_S = 60.0
 """Seconds after which another peer is asked for a transaction (Core net_processing GETDATA_TX_INTERVAL)."""
 SEEN = 100_000
-"""Number of latest transaction ids that are not requested again (our choice: some hours of mainnet)."""
+"""Number of recent transaction ids that are not requested again (our choice: a few hours of mainnet)."""
 
 Item = tuple[int, bytes]
 """Type of an inventory item, TX or WTX, and its hash."""
@@ -60,7 +60,7 @@ class TxRequests:
         return wanted
 
     def arrived(self, txid: bytes, wtxid: bytes, tx_type: int, wtx_type: int) -> bool:
-        """Process the arrival of a transaction, and return True if it has not arrived before.
+        """Process the arrival of a transaction, and return True if it is new.
 
         A peer may send a transaction late or without a request.
         """

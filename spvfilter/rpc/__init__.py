@@ -1,4 +1,4 @@
-"""Client of a full node by REST, JSON-RPC and ZMQ: its chain, blocks and spent outputs. Also of a tweak server."""
+"""Client for a full node's REST, JSON-RPC and ZMQ interfaces (chain, blocks, spent outputs), and for a tweak server."""
 
 from __future__ import annotations
 

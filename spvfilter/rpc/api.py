@@ -1,4 +1,4 @@
-"""The interface of requests that a full node answers by REST or by JSON-RPC."""
+"""The interface for requests to a full node, by REST or JSON-RPC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEMPOOL_ANSWER_SIZE = 200_000_000
 @public
 @dataclass(frozen=True, slots=True)
 class ChainInfo:
-    """The description of a node's chain, from the RPC call getblockchaininfo."""
+    """A description of a node's chain, from the RPC call getblockchaininfo."""
 
     name: str
     """The network, as Core names it: `main`, `test`, `testnet4`, `signet` or `regtest`."""
@@ -40,7 +40,7 @@ class ChainInfo:
     headers: int = 0
     """Height of the best header, at least `height`. Blocks between the two are not downloaded yet."""
     is_initial_download: bool = False
-    """True if the node is in initial block download, so that its chain may end early."""
+    """True if the node is in initial block download, so its chain may end early."""
     signet_challenge: bytes | None = None
     """The challenge of the node's signet; None on other networks, and if the node does not report it."""
 
@@ -52,7 +52,7 @@ class ChainInfo:
 
 @public
 class NodeApi(Protocol):
-    """Requests to a node by one interface, REST or JSON-RPC.
+    """Requests to a node through one interface, REST or JSON-RPC.
 
     Hashes are 32 bytes in wire order. All methods raise NodeError if there is no valid answer.
     """
@@ -60,16 +60,16 @@ class NodeApi(Protocol):
     headers_at_once: int
     """Largest number of headers that `headers` returns."""
     tells_spent: bool
-    """False if the node is known not to answer `spent`, otherwise True."""
+    """False if the node is known not to support `spent`, otherwise True."""
 
     async def info(self) -> ChainInfo:
-        """Request the description of the node's chain, and return it."""
+        """Request the description of the node's chain."""
 
     async def hash_at(self, height: int) -> bytes | None:
         """Request the hash of the best chain's block at a height; return None if the chain is shorter."""
 
     async def headers(self, first: bytes, height: int, count: int) -> bytes:
-        """Request up to `count` headers of the best chain, beginning with the block `first` at `height`.
+        """Request up to `count` headers of the best chain, starting with block `first` at `height`.
 
         The result is empty if the block `first` is not in the best chain.
         """
@@ -83,17 +83,17 @@ class NodeApi(Protocol):
     async def spent(self, digest: bytes) -> bytes | None:
         """Request the outputs that a block spends, and return them in the format of Core's REST call spenttxouts.
 
-        The result is None if the node does not answer this request.
+        Returns None if the node does not support this request.
         """
 
     async def details(self, digest: bytes) -> object:
         """Request a block by its hash as JSON, with the outputs that it spends, and return it unchecked.
 
-        It takes a node about ten times as long as `spent`.
+        This takes a node about ten times as long as `spent`.
         """
 
     async def coins(self, outpoints: Sequence[bytes]) -> list[TxOut | None]:
-        """Request unspent outputs of the best chain. The mempool does not count, so it may spend them.
+        """Request unspent outputs of the best chain, even if the mempool spends them.
 
         The item is None for an outpoint that is spent or unknown.
         """

@@ -1,10 +1,10 @@
-"""BlindBitOracle: a tweak server by HTTP, BlindBit Oracle version 2 (its page "Server HTTP API Specification").
+"""BlindBitOracle: a tweak server, BlindBit Oracle version 2, over HTTP (see its "Server HTTP API Specification").
 
     GET /info             {"network": "main", "height": 900000, "tweaks_full_basic": true, …}
     GET /tweaks/HEIGHT    {"block_identifier": {"block_hash": HEX, "block_height": HEIGHT}, "index": [HEX, …]}
 
-Block hashes are in display order, tweaks are compressed keys. Version 1 gives a list of tweaks without a block hash,
-which is refused. The tweaks are those of all transactions if a field `tweaks_full_…` is true.
+Block hashes are in display order, tweaks are compressed keys. Version 1 returns a list of tweaks without a block hash,
+which is refused. The tweaks cover all transactions if a field `tweaks_full_…` is true.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _TWEAK_SIZE = 33
 
 @public
 class BlindBitOracle:
-    """A server of BlindBit Oracle that gives the tweaks of blocks: a `TweakSource` for silent payments.
+    """A BlindBit Oracle server, which supplies the tweaks of blocks: a `TweakSource` for silent payments.
 
-    It learns which blocks are asked for, and the address of the client. It can hide payments. `BlindBitOracle.open`
-    connects to one.
+    It learns which blocks you ask for, and your address, and it can hide payments. Connect to one with
+    `BlindBitOracle.open`.
     """
 
     def __init__(self, endpoint: Endpoint, limits: RpcLimits) -> None:
@@ -53,7 +53,7 @@ class BlindBitOracle:
 
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
-            network: Network that the server must be on.
+            network: The server's expected network.
             limits: Number of connections, and timeouts.
 
         Raises:
@@ -82,7 +82,7 @@ class BlindBitOracle:
             Hash of the block in wire order, and the tweaks: 33 bytes for each transaction.
 
         Raises:
-            NodeError: The server cannot be reached, lacks the block, or gives no valid answer.
+            NodeError: The server cannot be reached, lacks the block, or does not return a valid answer.
         """
         found = await self._object(f"/tweaks/{height}", _ANSWER_SIZE)
         place, index = found.get("block_identifier"), found.get("index")

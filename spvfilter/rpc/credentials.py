@@ -1,4 +1,4 @@
-"""Credentials for a node's JSON-RPC: a cookie file, or a user and a password. No message shows them."""
+"""Credentials for a node's JSON-RPC: a cookie file, or a user and a password. Messages never show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 1_024  # bytes of `user:password` (our choice)
 
 @public
 class Credentials(Protocol):
-    """A source of the user name and the password of a node."""
+    """A source of a node's user name and password."""
 
     def secret(self) -> str:
         """Return the current `user:password`. Raises NodeRefusedError if there is none."""
@@ -25,8 +25,8 @@ class Credentials(Protocol):
 class Password:
     """A user name and a password, as in the node's options rpcuser and rpcpassword, or rpcauth.
 
-    Raises ParameterError if the user name is empty or has a colon, or if user name and password have more than 1,024
-    bytes together.
+    Raises ParameterError if the user name is empty or contains a colon, or if user name and password exceed 1,024 bytes
+    in total.
     """
 
     def __init__(self, user: str, password: str) -> None:
@@ -48,7 +48,7 @@ class Password:
 class CookieFile:
     """The file `.cookie` in Bitcoin Core's data directory, which Core writes at each start.
 
-    It is read again each time that it is needed.
+    It is read again each time it is needed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -81,7 +81,7 @@ def basic(secret: str) -> str:
 
 
 def redacted(text: str, secret: str | None) -> str:
-    """Return a text of the node without the secret, which the node may have repeated."""
+    """Return text from the node without the secret, which the node may have repeated."""
     if not secret:
         return text
     user, _, password = secret.partition(":")

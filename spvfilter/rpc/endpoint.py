@@ -14,14 +14,14 @@ RPC_PORT = 8332  # Bitcoin Core's default port for RPC and REST on mainnet
 
 
 def is_url(text: str) -> bool:
-    """Return True if a text begins as a URL does, and not as a path."""
+    """Return True if text begins like a URL rather than a path."""
     return _HAS_SCHEME.match(text) is not None
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a node's HTTP server, without user name and password, so that messages may show it."""
+    """The address of a node's HTTP server, without user name and password, so messages may show it."""
 
     scheme: str
     """`http` or `https`."""

@@ -1,4 +1,4 @@
-"""A full node as a source of blocks: its best chain, and blocks that are checked against the requested hash."""
+"""A full node as a source of blocks: its best chain, and blocks, which are checked against the requested hash."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Listing:
     hashes: bytes = field(repr=False)
     """Hashes of all listed blocks, concatenated; 32 bytes each, in wire order."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Ranges of heights (first, last) that were asked for, but whose blocks the node does not have."""
+    """Requested ranges of heights (first, last) whose blocks the node does not have."""
 
     def __len__(self) -> int:
         return len(self.hashes) // HASH_SIZE
@@ -81,13 +81,13 @@ class Listing:
 
 @public
 class FullNode:
-    """A full node that the user trusts, such as the user's own. `FullNode.open` connects to one.
+    """A full node that you trust, such as your own. Connect to one with `FullNode.open`.
 
-    Requests use REST if the node serves it. Otherwise they use JSON-RPC, which needs credentials. A request that fails
-    is repeated as `Patience` allows.
+    Requests use REST if the node serves it, otherwise JSON-RPC, which needs credentials. Failed requests are repeated
+    as `Patience` allows.
 
     Headers are checked for links and proof of work. Blocks are checked for hash, merkle root and witness commitment.
-    The node is trusted for two facts: which chain is the best, and which outputs a block spends.
+    The node is trusted for two facts: which chain is best, and which outputs a block spends.
     """
 
     def __init__(self, api: NodeApi, endpoint: Endpoint, network: Network, patience: Patience) -> None:
@@ -107,15 +107,15 @@ class FullNode:
         limits: RpcLimits | None = None,
         patience: Patience | None = None,
     ) -> AsyncIterator[FullNode]:
-        """Connect to a node, wait while it starts, and check its genesis block.
+        """Connect to a node, wait until it has started, and check its genesis block.
 
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
-            network: Network that the node must be on.
+            network: The node's expected network.
             credentials: User and password for JSON-RPC, which is used if the node does not serve REST. They are checked
-                in any case.
+                either way.
             limits: Number of connections, and timeouts.
-            patience: How often a request is repeated.
+            patience: How often to repeat a failed request.
 
         Raises:
             ParameterError: The URL is malformed, or the extra `rpc` is not installed.
@@ -147,11 +147,11 @@ class FullNode:
 
     @property
     def tells_spent(self) -> bool:
-        """False if the node is known not to answer `undo_record`, otherwise True."""
+        """False if the node is known not to support `undo_record`, otherwise True."""
         return self._api.tells_spent
 
     async def info(self) -> ChainInfo:
-        """Request the description of the node's chain, and return it. Raises NodeError if there is no valid answer."""
+        """Request the description of the node's chain. Raises NodeError if there is no valid answer."""
         return await self._ask(self._api.info)
 
     async def hash_at(self, height: int) -> bytes | None:
@@ -162,7 +162,7 @@ class FullNode:
         return await self._ask(lambda: self._api.hash_at(height))
 
     async def block(self, digest: bytes) -> bytes:
-        """Request the block with this hash, check it, and return it.
+        """Request the block with this hash, and check it.
 
         Raises NodePrunedError if the node has only the header. Raises NodeError if there is no valid answer.
         """
@@ -171,8 +171,8 @@ class FullNode:
     async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
         """Request the outputs that a block spends, and return them as an undo record with its checksum.
 
-        The result is None if the node does not answer this request. With `by_details`, the block is then requested as
-        JSON, which takes about ten times as long. `previous` is the hash of the block's parent. Raises NodeError if
+        Returns None if the node does not support this request. With `by_details`, the block is then requested as JSON
+        instead, which takes about ten times as long. `previous` is the hash of the block's parent. Raises NodeError if
         there is no valid answer.
         """
         record = await self._ask(lambda: self._record(digest, previous))
@@ -183,8 +183,7 @@ class FullNode:
     async def outputs_spent_by(self, raw: bytes) -> list[TxOut] | None:
         """Request the outputs that an unconfirmed transaction spends, in the order of its inputs.
 
-        They are looked up in the best chain, and then in transactions of the node's mempool. The result is None if one
-        of them is in neither.
+        They are looked up in the best chain, then in the node's mempool. Returns None if one of them is in neither.
 
         Raises:
             FormatError: The transaction is malformed.
@@ -215,13 +214,13 @@ class FullNode:
         return {each.txid: each.outputs for each in parsed}
 
     async def mempool_txs(self, *, poll_s: float | None = None) -> AsyncGenerator[bytes]:
-        """Yield the raw transactions of the node's mempool, in no order: a source for `Matcher.match_txs`.
+        """Yield the raw transactions in the node's mempool, in any order: a source for `Matcher.match_txs`.
 
         A transaction that leaves the mempool before it is fetched is skipped.
 
         Args:
-            poll_s: Seconds after which the mempool is listed again, without end, and new transactions are yielded. By
-                default the mempool is listed once. `TxNotices` (ZMQ) has no such delay.
+            poll_s: Seconds after which the mempool is listed again, forever, to yield new transactions. By default, it
+                is listed once. `TxNotices` (ZMQ) has no such delay.
 
         Raises:
             NodeError: The node gave no valid answer.
@@ -267,13 +266,13 @@ class FullNode:
             first: Height of the first block.
             last: Height of the last block, by default the tip.
             from_time: Skip blocks before the first block with this time or a later one (Unix time).
-            to_time: End before the first block with a later time (Unix time).
-            skip_pruned: True to begin with the first block that the node stores. If a height above 0 or a time asks for
+            to_time: Stop before the first block with a later time (Unix time).
+            skip_pruned: True to start with the first block that the node stores. If a height above 0 or a time asks for
                 earlier ones, the field `missing` lists them.
 
         Raises:
-            NodeChainError: The chain changed five times while it was listed.
-            SourceError: No block of the chain is in the range.
+            NodeChainError: The chain changed five times during the listing.
+            SourceError: The range contains no block of the chain.
             NodePrunedError: The node has pruned some of the blocks.
             NodeError: The node gave no valid answer.
         """
@@ -294,7 +293,7 @@ class FullNode:
         return raw
 
     def check(self, raw: bytes, digest: bytes) -> None:
-        """Check that `raw` is the block with this hash. Raises NodeAnswerError if it is not."""
+        """Raise NodeAnswerError unless `raw` is the block with this hash."""
         name = hash_to_hex(digest)
         if sha256d(raw[:HEADER_SIZE]) != digest:
             raise NodeAnswerError(f"{self.endpoint}: the answer is not block {name}")

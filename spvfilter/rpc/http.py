@@ -1,4 +1,4 @@
-"""HTTP requests to a node: one connection pool, bounded answers, no redirects, no compression, no proxies."""
+"""HTTP requests to a node: one connection pool, limited answers, no redirects, no compression, no proxies."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class RpcLimits:
     """
 
     connections: int = 4
-    """Largest number of open connections and of simultaneous requests.
+    """Largest number of open connections and simultaneous requests.
 
-    Core up to version 28 processes 4 requests at the same time by default.
+    Core up to version 28 processes 4 requests at a time by default.
     """
     connect_s: float = 10.0
     """Timeout to establish a connection to the node, in seconds."""
     answer_s: float = 120.0
-    """Timeout for a whole answer of the node, in seconds."""
+    """Timeout for a complete answer, in seconds."""
 
     def __post_init__(self) -> None:
         if self.connections < 1 or not self.connect_s > 0 or not self.answer_s > 0:
@@ -61,23 +61,23 @@ class RpcLimits:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete HTTP answer of a node. Its status may report an error."""
+    """A complete HTTP answer from a node. Its status may report an error."""
 
     status: int
     """HTTP status code of the answer."""
     content_type: str
-    """Media type of the answer's body, in lower case and without parameters."""
+    """Media type of the body, in lower case and without parameters."""
     body: bytes
     """Body of the answer."""
 
     @property
     def words(self) -> str:
-        """Return the body of the answer as a short printable text."""
+        """Return the body as a short printable text."""
         return shown(self.body[: 4 * _SHOWN].decode("utf-8", "replace"))
 
 
 def shown(text: str) -> str:
-    """Return a text of the node in a form that can be printed: one line of at most 200 printable characters."""
+    """Return text from the node as one line of at most 200 printable characters."""
     plain = " ".join("".join(each if each.isprintable() else " " for each in text[: 4 * _SHOWN]).split())
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
@@ -91,7 +91,7 @@ def _httpx() -> ModuleType:
 
 
 class HttpClient:
-    """A pool of HTTP connections to one node, which `aclose` closes.
+    """A pool of HTTP connections to one node. Close it with `aclose`.
 
     Raises ParameterError if httpx is not installed.
     """
@@ -171,9 +171,9 @@ class HttpClient:
 
 
 def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) -> None:
-    """Check a status code that means the same in REST and in RPC.
+    """Check a status code that means the same in REST and RPC.
 
-    Raises NodeRefusedError for 401 and 403, and NodeBusyError for 429, 502, 503 and 504. No message contains the
+    Raises NodeRefusedError for 401 and 403, and NodeBusyError for 429, 502, 503 and 504. Messages never contain the
     secret.
     """
     if reply.status == HTTPStatus.UNAUTHORIZED:

@@ -1,6 +1,6 @@
 """Bitcoin Core's JSON-RPC, version 1 (doc/JSON-RPC-interface.md, httprpc.cpp).
 
-Requests need a password. The size of a batch is bounded, and the node sends blocks as hex.
+Requests need a password. The size of a batch is limited, and the node sends blocks as hex.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Call = tuple[str, tuple[object, ...]]
 class JsonRpc:
     """Requests to a node by JSON-RPC.
 
-    After status 401 the credentials are read once more, because a cookie changes at each start of the node.
+    After status 401, the credentials are read once more, because the cookie changes each time the node starts.
     """
 
     headers_at_once = 500  # calls of one batch (our choice); Core works on them one by one

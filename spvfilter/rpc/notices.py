@@ -1,6 +1,6 @@
-"""Notices that Bitcoin Core publishes by ZMQ when its chain changes (doc/zmq.md).
+"""Notices that Bitcoin Core publishes over ZMQ when its chain changes (doc/zmq.md).
 
-A notice is only a reason to request the chain from the node. It proves nothing.
+A notice proves nothing: it is only a reason to request the chain from the node.
 
 A message has three parts: topic, body, and the number of the topic's messages so far, u32 LE. The bodies are:
 
@@ -29,9 +29,9 @@ _BLOCKS_KEPT = 4  # Published blocks that are kept until the scan takes them (ou
 
 @public
 class TipNotices:
-    """Notices of a node that its chain has changed, or that messages were lost.
+    """Notices from a node that its chain has changed, or that messages were lost.
 
-    `TipNotices.subscribed` makes an instance.
+    Make one with `TipNotices.subscribed`.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class TipNotices:
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TipNotices]:
         """Subscribe to the notices of a node, and return a TipNotices.
 
-        The connection to a publisher that is down is tried repeatedly. A publisher that sends a message larger than a
-        block is disconnected.
+        If a publisher is down, the connection is retried. A publisher that sends a message larger than a block is
+        disconnected.
 
         Args:
             addresses: tcp://HOST:PORT or ipc://PATH, as in the node's options -zmqpubrawblock and -zmqpubsequence.
@@ -72,7 +72,7 @@ class TipNotices:
                     await receiving
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a notice, at most `timeout_s` seconds. Returns True if there was one."""
+        """Wait for a notice, at most `timeout_s` seconds. Return True if there was one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -83,7 +83,7 @@ class TipNotices:
     def block(self, digest: bytes) -> bytes | None:
         """Return the block with the hash `digest` if the node published it recently, else None.
 
-        Only the hash of the block's header was checked.
+        Only the hash of its header has been checked.
         """
         return self._blocks.pop(digest, None)
 

@@ -1,4 +1,4 @@
-"""Patience: how often and for how long a request to a node is repeated."""
+"""Patience: how often and for how long to repeat a request to a node."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Patience:
     """How often and for how long a request to a node is repeated.
 
     While the node is down, starting or overloaded, a request is repeated with pauses of 0.5 s to 30 s. After a wrong
-    answer the request is repeated twice. Raises ParameterError if `seconds` is negative.
+    answer, it is repeated twice. Raises ParameterError if `seconds` is negative.
     """
 
     seconds: float | None = 600.0
-    """Seconds after which a request without an answer fails; None to repeat it without end."""
+    """Seconds after which an unanswered request fails; None to repeat it forever."""
     told: Callable[[str], None] | None = None
-    """Function that is called with a message before each repetition of a request."""
+    """Function to call with a message before each repetition of a request."""
     sleep: Callable[[float], Awaitable[None]] | None = None
     """Asynchronous function that waits for a number of seconds; None for `asyncio.sleep`."""
     clock: Callable[[], float] = time.monotonic
@@ -44,10 +44,10 @@ class Patience:
     async def ask(self, call: Callable[[], Awaitable[T]], *, is_known: bool = True) -> T:
         """Await `call()` repeatedly until it succeeds, and return its result.
 
-        A failed connection is repeated only if `is_known` is True, which means that the node has answered before.
+        A failed connection is retried only if `is_known` is True, that is, if the node has answered before.
 
         Raises:
-            NodeError: The call failed, and must not be repeated again. It is the error of the last call.
+            NodeError: The call failed and may not be repeated again. This is the error of the last call.
         """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:

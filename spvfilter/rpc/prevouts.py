@@ -1,4 +1,4 @@
-"""Outputs that transactions spend, as a node's JSON or its REST call getutxos contains them."""
+"""Parse the outputs that transactions spend from a node's JSON or its REST call getutxos."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _COIN_HEAD = 8  # bytes of a coin in an answer of getutxos before its output: ve
 
 
 def spent_of_details(found: object, endpoint: Endpoint) -> list[list[SpentOutput]] | None:
-    """Return the outputs that each transaction spends of a block in JSON, as `getblock HASH 3` returns it.
+    """Return the outputs that each transaction of a block spends, given the block's JSON from `getblock HASH 3`.
 
-    The coinbase is left out. The result is None if the block lacks the outputs that it spends, as before Core 23 or
-    without an undo file. Raises NodeAnswerError if it is malformed.
+    The coinbase is left out. Returns None if the JSON lacks the spent outputs, as before Core 23 or without an undo
+    file. Raises NodeAnswerError if it is malformed.
     """
     txs = found.get("tx") if isinstance(found, dict) else None
     if not isinstance(txs, list) or not 1 <= len(txs) <= MAX_BLOCK_TRANSACTIONS:

@@ -38,8 +38,7 @@ _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE o
 class Rest:
     """Requests to a node by REST.
 
-    Status 404 with a text means that the node lacks the block. Status 404 without a text means that the node does not
-    serve the path.
+    Status 404 with text means that the node lacks the block, without text that it does not serve the path.
     """
 
     headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS

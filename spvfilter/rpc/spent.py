@@ -8,8 +8,7 @@ The answer of Bitcoin Core 30 by REST (rest.cpp SerializeBlockUndo) is:
 
 The coinbase spends no outputs. The answer for the genesis block has one transaction, the coinbase.
 
-Unlike an undo record the answer has no checksum. The client trusts the node's statement that the block spends these
-outputs.
+Unlike an undo record, the answer has no checksum. The client trusts the node that the block spends these outputs.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ class SpentOutput(NamedTuple):
     output: TxOut
     """The output."""
     height: int
-    """Height of the block that created it; 0 if the height is not known."""
+    """Height of the block that created it; 0 if unknown."""
     is_coinbase: bool
-    """True if a coinbase created it. It means nothing if the height is not known."""
+    """True if a coinbase created it. Meaningless if the height is unknown."""
 
 
 def record_of_outputs(spent: Sequence[Sequence[SpentOutput]], previous: bytes) -> bytes:
     """Return the undo record, with its checksum, of a block that spends these outputs.
 
-    `spent` has the outputs for each transaction except the coinbase. `previous` is the hash of the block's parent.
+    `spent` contains the outputs for each transaction except the coinbase. `previous` is the hash of the block's parent.
     """
     pieces = [compact_size(len(spent))]
     for of_tx in spent:

@@ -1,4 +1,4 @@
-"""A subscription to the messages that Bitcoin Core publishes by ZMQ (doc/zmq.md).
+"""A subscription to the messages that Bitcoin Core publishes over ZMQ (doc/zmq.md).
 
 A message has three parts: topic, body, and a counter of the topic's messages, u32 LE.
 """
@@ -23,9 +23,9 @@ Receive = Callable[[], Awaitable[list[bytes]]]
 async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waiting: int) -> AsyncIterator[Receive]:
     """Context manager: subscribes to topics, and returns a function that awaits the parts of the next message.
 
-    Addresses have the form tcp://HOST:PORT or ipc://PATH. libzmq queues at most `waiting` messages and drops further
-    messages. The connection to a publisher that is down is tried repeatedly. A publisher that sends a message larger
-    than a block is disconnected.
+    Addresses have the form tcp://HOST:PORT or ipc://PATH. libzmq queues at most `waiting` messages and drops any more.
+    If a publisher is down, the connection is retried. A publisher that sends a message larger than a block is
+    disconnected.
 
     Raises ParameterError if an address is malformed or the extra `zmq` is not installed.
     """
@@ -68,6 +68,6 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
 def missing_between(before: int | None, counter: int) -> int:
     """Return the number of messages that are missing between two counters of a topic.
 
-    A restart of the node also causes a result other than 0.
+    The result also differs from 0 after a restart of the node.
     """
     return 0 if before is None else (counter - before - 1) % _COUNTERS

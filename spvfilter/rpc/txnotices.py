@@ -1,4 +1,4 @@
-"""Raw transactions that Bitcoin Core publishes by ZMQ (-zmqpubrawtx; doc/zmq.md): a source for Matcher.match_txs."""
+"""Raw transactions that Bitcoin Core publishes over ZMQ (-zmqpubrawtx; doc/zmq.md): a source for Matcher.match_txs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _RECENT = 1_000
 class TxNotices:
     """The raw transactions that a node publishes, as an asynchronous iterator. Made by `TxNotices.subscribed`.
 
-    A node publishes a transaction when its mempool accepts it, and once more when a block contains it. The iterator
-    never ends. If the connection to the node breaks, it is opened again. Lost messages are counted and logged. A
-    cancelled call, for example by a timeout, loses no message.
+    A node publishes a transaction when its mempool accepts it, and again when a block contains it. The iterator never
+    ends. If the connection to the node breaks, it is reopened. Lost messages are counted and logged. Cancelling a call,
+    for example by a timeout, does not lose messages.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -49,7 +49,7 @@ class TxNotices:
     @classmethod
     @asynccontextmanager
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TxNotices]:
-        """Subscribe to one or several addresses of one node, and return a TxNotices.
+        """Subscribe to one or more addresses of a node, and return a TxNotices.
 
         Addresses have the form tcp://HOST:PORT or ipc://PATH. Raises ParameterError if an address is malformed or the
         extra `zmq` is not installed.

@@ -1,4 +1,4 @@
-"""The balances after the last block of an export: the unspent value of each script with its address, as one file."""
+"""The balances after the last block of an export: each script's unspent value and address, as one file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_balances_table(
     Args:
         path: Path of the file.
         runs: The runs of coins of all parts of a chain.
-        temporary: Returns the path of a new file for a run. These files are deleted.
+        temporary: Function that returns the path of a new file for a run. These files are deleted.
         is_stopped: WorkStoppedError is raised once it returns True.
         network: The network of the addresses.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address.

@@ -9,8 +9,8 @@ A blk*.dat (Core node/blockstorage.cpp) is a sequence of records:
 | size | block |
 
 Records need not be in height order. Zeros may follow any record, because Core allocates space in advance. The last
-record may be half written. Since Core 28, records are XORed with the 8-byte key in xor.dat, which is repeated from the
-start of each file. The zeros after the records are not XORed.
+record may be half written. Since Core 28, records are XORed with the 8-byte key in xor.dat, repeated from the start of
+each file. The zeros after the records are not.
 
 Core writes a block over zeros that it allocated before. A half-written block therefore has its full size, and zeros
 instead of its last bytes. A record before zeros counts only if its transactions fit its header.
@@ -38,7 +38,7 @@ _LARGEST_TX = 1_000_000
 
 
 class Record(NamedTuple):
-    """The place and the first bytes of a block in a file, or of an undo record with its checksum."""
+    """The place and the first bytes of a block, or of an undo record with its checksum, in a file."""
 
     offset: int
     """Offset of the record's first byte in the file."""
@@ -77,7 +77,7 @@ class BlockFile:
         """True if nothing in the file reveals the network of its block."""
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
-        """Yield every block of the file, and a sentence about every part that is not a block.
+        """Yield every block in the file, and a sentence about each part that is not one.
 
         Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError for an empty file, for blocks
         of another network if the file reveals it, and for a file that is too large to be a block.
@@ -144,7 +144,7 @@ class BlockFile:
 
 
 def xor_key(path: FilePath) -> bytes:
-    """The key in the xor.dat next to a file of records; b"" if there is none, or if it changes nothing.
+    """Return the key in the xor.dat next to a file of records; b"" if there is none or it has no effect.
 
     Raises SourceError if the key is not 8 bytes long, and OSError.
     """
@@ -158,9 +158,9 @@ def xor_key(path: FilePath) -> bytes:
 
 
 def owned(file: OpenFile, key: bytes, size: int, network: Network) -> tuple[bytes, Network | None, bytes]:
-    """The key that a file is XORed with, the network whose magic it starts with, and its first `size` bytes.
+    """Return the key that a file is XORed with, the network whose magic it starts with, and its first `size` bytes.
 
-    A magic that two networks share is that of `network`.
+    A magic that two networks share counts as that of `network`.
     """
     head = file.at(0, size, key)
     owner = _owner_of(head, network)

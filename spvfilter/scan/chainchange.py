@@ -17,11 +17,11 @@ class ChainChange(NamedTuple):
     new: int
     """Number of blocks that the earlier scan did not have on its best chain."""
     gone: int
-    """Number of blocks that left the best chain, so that their rows are removed."""
+    """Number of blocks that left the best chain, so their rows are removed."""
 
 
 def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
-    """Compare the best chain of a plan with an earlier chain, by the length and the last block of the earlier one.
+    """Compare the best chain of a plan with an earlier chain, given the length and the last block of the latter.
 
     Args:
         plan: The new plan.
@@ -39,8 +39,8 @@ def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
 def refuse_lost_blocks(plan: Plan, known: Iterable[bytes]) -> None:
     """Raise SourceError if a block of an earlier scan is in no file of the plan any longer.
 
-    A disk that is not mounted would otherwise remove rows of valid blocks. A plan that knows the directory of the
-    earlier scan contains the blocks that a node has pruned.
+    Otherwise, an unmounted disk would remove rows of valid blocks. A plan that knows the directory of the earlier scan
+    contains the blocks that a node has since pruned.
     """
     lost = set(known)
     for part in (*plan.parts, *plan.stale):

@@ -36,9 +36,9 @@ _WIDTH = 256  # parts that the scheduler has at once, about 0.1 MB each (our cho
 class DaskWorkers(Engine):
     """An engine that scans parts on the workers of a Dask cluster.
 
-    Every worker must see the blocks' files by the same paths, unless `plan` says which worker has which file. Workers
-    return the files of parts and this process writes them, so nothing else must be shared. A worker that joins later is
-    used. If a worker dies, another worker scans its part.
+    Every worker must see the blocks' files under the same paths, unless `plan` says which worker has which file.
+    Workers return the files of parts and this process writes them, so nothing else needs to be shared. Workers that
+    join later are used. If a worker dies, another one scans its part.
 
     Args:
         client: A `distributed.Client`, asynchronous or not. It stays open.
@@ -148,7 +148,7 @@ class DaskWorkers(Engine):
     async def aclose(self) -> None:
         """Cancel the parts that the cluster has not finished.
 
-        A worker that has begun a part scans it to the end; the result is discarded.
+        A worker that has begun a part finishes it, but the result is discarded.
         """
         futures = []
         if self._shared:
@@ -196,7 +196,7 @@ async def scan_cluster(
 
     Args:
         client: A `distributed.Client`, asynchronous or not.
-        plan: A plan of files that all workers see by the same paths, or of files that workers have themselves
+        plan: A plan of files that all workers see under the same paths, or of files that workers have themselves
             (`plan_on_workers`).
         watch: The watch list.
         out: The directory.

@@ -1,4 +1,4 @@
-"""A file of the outpoints that a first pass over the parts found. Any worker can load it for the second pass.
+"""A file of the outpoints found in a first pass over the parts, which any worker can load for the second pass.
 
 | bytes | field |
 |---|---|
@@ -80,7 +80,7 @@ def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:
 
 
 def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
-    """A copy of a table that also watches the outpoints in a file. Raises OSError; SourceError for a damaged file."""
+    """Return a copy of a table that also watches a file's outpoints. Raises OSError; SourceError for a damaged file."""
     twin, digest = table.copy(), sha256()
     with path.open("rb") as file:
         left = os.fstat(file.fileno()).st_size - HASH_SIZE
@@ -101,6 +101,6 @@ def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
 
 
 def entry_of(table: WatchTable, hit: Hit) -> int:
-    """The entry for which an outpoint is watched: the outpoint's own entry, if it has one."""
+    """Return the entry for which an outpoint is watched: its own, if it has one."""
     by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
     return hit.entry if by_hand == NO_ENTRY else by_hand

@@ -1,4 +1,4 @@
-"""Sorted runs of coins on disk: for each outpoint its last event, created or spent. Merged runs give the unspent coins.
+"""Sorted runs of coins on disk: the last event of each outpoint, created or spent. Merged runs give the unspent coins.
 
 The rows of a run are sorted by outpoint, and each outpoint occurs once. The last event of an outpoint decides: a coin
 that was created after its last spend is unspent. This also holds for the coinbases that were created twice (BIP-30).
@@ -48,7 +48,7 @@ def run_schema(pa: Any) -> Any:
 
 
 class CoinRunWriter:
-    """Writes the run of a part: the last event of each outpoint in its blocks.
+    """Writes a part's run: the last event of each outpoint in its blocks.
 
     Args:
         path: Path of the run.
@@ -123,7 +123,7 @@ def unspent(paths: Sequence[Path], temporary: Callable[[], Path]) -> Iterator[An
 
     Args:
         paths: The runs of all parts of a chain.
-        temporary: Returns the path of a new file for a merged run. These files are deleted.
+        temporary: Function that returns the path of a new file for a merged run. These files are deleted.
 
     Raises:
         OSError: A file cannot be read or written.

@@ -17,10 +17,10 @@ from spvfilter.scan.threadwork import until
 
 
 def check_whole(plan: Plan) -> int:
-    """Return the height of the last block of a plan that has all blocks from the genesis block on.
+    """Return the height of the last block of a plan, which must contain all blocks from the genesis block on.
 
-    The genesis block itself may be missing, since its coin cannot be spent. Raises SourceError if other blocks are
-    missing: a node may write them later.
+    The genesis block itself may be missing, because its coin cannot be spent. Raises SourceError if other blocks are
+    missing; a node may write them later.
     """
     following: int | None = None
     for part in plan.parts:

@@ -43,7 +43,7 @@ class Calls:
     async def call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
         """Call a method of the client and return its result.
 
-        The method of a client that is not asynchronous runs in a thread.
+        If the client is not asynchronous, the method runs in a thread.
         """
         with scheduler_is_there():
             if self.client.asynchronous:
@@ -82,7 +82,7 @@ class Calls:
             function: The function.
             args: Its arguments.
             workers: Addresses of the workers that may run it; by default any worker.
-            are_there: Returns True while these workers are connected.
+            are_there: Function that returns True while these workers are connected.
 
         Raises:
             LostError: The workers were lost.
@@ -146,7 +146,7 @@ class Calls:
     async def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel these futures and all running calls.
 
-        A worker finishes a call that it has begun; the result is discarded.
+        A worker finishes a call that it has begun, but the result is discarded.
         """
         everything = [*futures, *self._running]
         if everything and not self.is_gone:

@@ -1,7 +1,7 @@
 """A scan that writes one file for each part into a directory. Any engine can scan the parts.
 
-Every run computes its result from the beginning, and scans only the parts whose files the directory does not have. A
-scan that was stopped, a chain that grew and a reorganization therefore need no special treatment.
+Every run computes its result from scratch, but scans only the parts whose files are not in the directory. Stopped
+scans, longer chains and reorganizations therefore need no special treatment.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class PartScan:
         return ParquetForm.of(self.plan, is_binary=self.has_binary_hashes)
 
     async def run(self, engine: Engine | None = None) -> list[PartFile]:
-        """Scan the parts that are not scanned yet, by default in one thread.
+        """Scan the parts that have not been scanned yet, by default in one thread.
 
         Returns:
             The files of the parts in chain order.
@@ -190,7 +190,7 @@ class PartScan:
         write_transactions(path, until(self._rows, is_stopped), self._watch, self.parquet_form, jobs)
 
     def remove_parts(self) -> None:
-        """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.
+        """Delete the files of the parts, so that only the outputs remain. This scan cannot grow afterwards.
 
         Raises DirectoryInUseError if a scan uses the directory, OSError if a file cannot be deleted, and SourceError if
         the manifest is damaged.

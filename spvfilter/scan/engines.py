@@ -1,4 +1,4 @@
-"""Engines, which scan parts in threads or in processes of this machine. All engines give the same result."""
+"""Engines, which scan parts in threads or processes of this machine. All of them give the same result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Engine(ABC):
     """An engine that scans the parts of a PartScan."""
 
     width: int
-    """Number of parts that the engine scans at once."""
+    """Number of parts that the engine scans at the same time."""
 
     @abstractmethod
     async def begin(self, table: WatchTable) -> None:
@@ -65,7 +65,7 @@ def run_task(task: PartTask, tables: Tables, is_stopped: Callable[[], bool] = la
 
 
 def finished(path: Path, key: bytes) -> PartSummary | None:
-    """Return the summary of a part's file; None if the part must be scanned again. The file is then removed.
+    """Return the summary of a part's file. If the part must be scanned again, remove the file and return None.
 
     A part is scanned again if something could not be read: a disk or a server may have been unavailable. Raises
     OSError.
@@ -168,7 +168,7 @@ class Threads(Engine):
 class Processes(Engine):
     """An engine that scans parts in processes, which share the memory of the watch list.
 
-    If a process dies, its part is scanned again, up to three times in all. A program that uses this engine needs the
+    If a process dies, its part is scanned again, up to three times in total. A program that uses this engine needs the
     `if __name__ == "__main__":` of multiprocessing.
 
     Args:

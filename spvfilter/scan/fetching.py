@@ -1,4 +1,4 @@
-"""Blocks of a full node for a scan: fetched ahead in a bounded number, in chain order, and fetched again if needed."""
+"""A full node's blocks for a scan: a limited number is fetched ahead, in chain order, and again if needed."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _NEED = "Bitcoin Core 30 or later with -rest=1"
 
 @public
 class NodeBlocks:
-    """The blocks of a node's best chain, as it is when the scan begins.
+    """The blocks of a node's best chain at the start of the scan.
 
-    With `undo`, spends are found by the script that they spend, and have a value and a fee. The node must then
-    return the outputs that each block spends. Bitcoin Core does so by REST from version 30 on.
+    With `undo`, spends are found by the script that they spend, with their value and fee. For this, the node must
+    return the outputs that each block spends, as Bitcoin Core does by REST since version 30.
 
     Args:
         node: The node that has the blocks.
         undo: "auto" to use undo records if the node has them, "require" to fail if the node lacks them, "off" to ignore
             them.
         span: The range of blocks to scan; by default all.
-        ahead: Number of blocks that are fetched before they are scanned, at least 1. A block has at most 4 MB.
+        ahead: Number of blocks to fetch ahead of the scan, at least 1. A block takes at most 4 MB.
         listing: The blocks to scan, instead of a span.
-        allow_gaps: True to scan around blocks that the node does not have, such as pruned ones. The report of the scan
-            lists them. By default they are an error.
+        allow_gaps: True to skip blocks that the node does not have, such as pruned ones. The scan's report lists them.
+            By default, they are an error.
         offered: Function that takes a block hash, and returns the block if it arrived in another way, else None. The
             scan checks the block.
 
@@ -130,7 +130,7 @@ async def fetch_block(
 ) -> FetchedBlock:
     """Fetch the block of a listing at a height, and its undo record.
 
-    With `by_details`, spent outputs are also requested in a form that takes long.
+    With `by_details`, spent outputs are also requested in a form that is slow.
 
     Raises NodeError, such as NodeAnswerError if the block contains another height. Raises SourceError if the mode is
     "require" and the node does not return the outputs that the block spends.
@@ -277,7 +277,7 @@ class NodeFeed(Feed):
     async def of(
         cls, blocks: NodeBlocks, network: Network, report: ScanReport, *, needs_spent: bool = False
     ) -> NodeFeed:
-        """List the blocks. With `needs_spent`, spent outputs are also requested in a form that takes long.
+        """List the blocks. With `needs_spent`, spent outputs are also requested in a form that is slow.
 
         Raises ParameterError if the node and the watch list are on different networks; NodeError, SourceError.
         """

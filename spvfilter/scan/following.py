@@ -29,7 +29,7 @@ _LEAST_PAUSE_S = 0.1  # Seconds between two checks, however often notices arrive
 class Connected:
     """An event: a block of the best chain was scanned.
 
-    All matches in the block and in the blocks before it were yielded before this event.
+    All matches in it and in earlier blocks were yielded before this event.
     """
 
     height: int
@@ -121,7 +121,7 @@ class _Kept:
 async def follow(
     matcher: Matcher, blocks: NodeBlocks, *, notices: TipNotices | None = None, poll_s: float = _POLL_S
 ) -> AsyncGenerator[Match | Connected | Disconnected]:
-    """Scan a node's chain to its tip, and then new blocks as they arrive, without an end.
+    """Scan a node's chain to its tip, then new blocks as they arrive, forever.
 
     Yields matches, then Connected for their block. The first scan reports only its last 1,000 blocks as Connected. When
     a block leaves the best chain, Disconnected is yielded. The node's block hashes decide: lost, duplicate and false

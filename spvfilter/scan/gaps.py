@@ -1,4 +1,4 @@
-"""Heights of a scan: the ranges that it has, the ranges that are missing, and the blocks without undo records."""
+"""Heights of a scan: the ranges that it covers, missing ranges, and blocks without undo records."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ NEWER_S = 86_400
 @public
 @dataclass(frozen=True, slots=True)
 class ScannedHeights:
-    """The heights that a scan had, and the heights that it lacked."""
+    """The heights that a scan covered, and the heights that it lacked."""
 
     found: tuple[Heights, ...] = ()
     """Ranges of heights with blocks, lowest first."""
     gaps: tuple[Heights, ...] = ()
-    """Ranges of missing heights, up to the last block or the last height that was asked for.
+    """Ranges of missing heights, up to the last block or the last requested height.
 
-    Heights below the first block are missing only if they were asked for.
+    Heights below the first block are missing only if they were requested.
     """
     without_undo: tuple[Heights, ...] = ()
-    """Ranges of blocks without an undo record, in files in which other blocks have one. The last 10 are not listed."""
+    """Ranges of blocks without an undo record, in files where other blocks have one. The last 10 are not listed."""
     is_unplaced: bool = False
     """True if blocks are missing before a run of blocks, and the heights of that run are unknown."""
     is_cut: bool = False
     """True if a stale block is more than a day newer than the last block of the best chain."""
     begins_late: bool = False
-    """True if the range begins at a time, and blocks of this time may be missing before the first block."""
+    """True if the range begins at a time, and blocks from that time may be missing before the first one."""
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is missing. Blocks before the first one are not a gap, unless the range asks for them."""
+        """True if nothing is missing. Blocks before the first one are not a gap unless the range includes them."""
         return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut or self.begins_late)
 
     def sentences(self) -> list[str]:
@@ -117,12 +117,12 @@ class HeightLedger:
         """Return the heights that the blocks have, and the missing ones.
 
         Args:
-            to_height: The last height that was asked for; None for all.
+            to_height: The last requested height; None for all.
             segments: Number of runs of linked blocks.
             is_cut: True if a stale block is much newer than the best chain.
             tip: Height of the last block of the best chain, if it is known. The node may not have written the undo
                 records of the last 10 blocks.
-            from_height: The first height that was asked for; None for all.
+            from_height: The first requested height; None for all.
             begins_late: True if blocks may be missing before the first one, in a range that begins at a time.
         """
         found = joined(self.heights)
@@ -149,7 +149,7 @@ def ranges_of(heights: Iterable[int]) -> list[Heights]:
 
 
 def joined(ranges: Iterable[Heights]) -> list[Heights]:
-    """Return ranges in order, with those joined that overlap or follow one another."""
+    """Return ranges in order, joining overlapping and adjacent ones."""
     result: list[Heights] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
@@ -173,7 +173,7 @@ def gaps_between(found: list[Heights], to_height: int | None = None, from_height
 
 
 def without(ranges: Iterable[Heights], gone: Iterable[Heights]) -> list[Heights]:
-    """Return ranges, lowest first, without the heights of the ranges `gone`, lowest first as well."""
+    """Return ranges without the heights of the ranges `gone`. Both are given lowest first."""
     removed, left = list(gone), []
     for first, last in ranges:
         at = first

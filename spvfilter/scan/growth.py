@@ -12,8 +12,8 @@ from spvfilter.watch.watchlist import WatchList
 class WatchGrowth:
     """Counts the scripts that became watched during a scan, and the outpoints learned when blocks were searched again.
 
-    A block must be searched again until it was searched with all of these. Before the scan the windows are widened to
-    twice their lookahead. Blocks are searched again only if a use moves a window beyond that.
+    A block must be searched again until it has been searched with all of these. Before the scan, the windows are
+    widened to twice their lookahead, so blocks are searched again only if a use moves a window beyond that.
     """
 
     def __init__(self, watch: WatchList) -> None:
@@ -25,7 +25,7 @@ class WatchGrowth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """Return the numbers of scripts and outpoints that a search uses at least if it begins now."""
+        """Return the smallest numbers of scripts and outpoints that a search uses if it begins now."""
         return self._scripts + self._found, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:

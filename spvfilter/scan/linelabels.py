@@ -20,12 +20,12 @@ Render = Callable[[str], bytes]
 
 
 class AccountCell(NamedTuple):
-    """How lines with a label and an account show both."""
+    """How lines show both a label and an account."""
 
     between: bytes
     """The bytes between the two."""
     none: bytes
-    """The bytes of a label or an account that does not exist."""
+    """The bytes for a missing label or account."""
 
 
 CSV_ACCOUNT = AccountCell(b",", b"")
@@ -34,7 +34,7 @@ _MOST = 1 << 20  # Rendered labels that are kept (our choice).
 
 
 def csv_cell(text: str) -> bytes:
-    """Return a text as a quoted cell of CSV."""
+    """Return a text as a quoted CSV cell."""
     return b'"' + text.replace('"', '""').encode() + b'"'
 
 
@@ -44,7 +44,7 @@ def json_text(text: str) -> bytes:
 
 
 def plain_cell(text: str) -> bytes:
-    """Return a text as a cell of CSV, with quotes only if it needs them."""
+    """Return a text as a CSV cell, quoted only if necessary."""
     return csv_cell(text) if any(char in text for char in ',"\r\n') else text.encode()
 
 
@@ -78,7 +78,7 @@ class LineLabels:
 
     @classmethod
     def of_accounts(cls, watch: WatchList, render: Render) -> Self:
-        """Return an object that renders accounts in place of labels."""
+        """Return an object that renders accounts instead of labels."""
         made = cls(watch, render)
         made._text_of = watch.account
         return made

@@ -1,4 +1,4 @@
-"""List the blocks of files for a plan, by their headers alone: several files at once, each as rows of bytes."""
+"""List the blocks in files for a plan, by their headers alone: several files at a time, each as rows of bytes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def list_file(files: BlockFiles, number: int, network: Network) -> FileListing:
 
 
 def list_files(files: BlockFiles, network: Network) -> Iterator[FileListing]:
-    """Return the listings of all files in their order. Only a few files are read at once, to bound the memory."""
+    """Return the listings of all files in order. Only a few files are read at a time, to limit memory."""
     threads = min(_THREADS, os.cpu_count() or 1) + 1
     numbers = iter(range(len(files)))
     with futures.ThreadPoolExecutor(threads, "spvfilter-plan") as pool:
@@ -110,7 +110,7 @@ def list_files(files: BlockFiles, network: Network) -> Iterator[FileListing]:
 
 
 class ListedFiles(Protocol):
-    """Files of blocks, on one machine or on several, whose headers can be listed. Machines are numbered from 0."""
+    """Files of blocks, on one or several machines, whose headers can be listed. Machines are numbered from 0."""
 
     @property
     def span(self) -> BlockSpan: ...

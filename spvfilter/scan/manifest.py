@@ -1,6 +1,6 @@
 """The manifest of a directory of parts: the inputs of its scan or export, its last chain, and the finished files.
 
-With it, a run with other inputs is refused in the same directory.
+It makes a run with different inputs be refused in the same directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
 def run_inputs(network: Network, undo: str, span: str) -> dict[str, str]:
-    """Return the inputs that a plan gives each run: its network, its mode of undo files, and its range of blocks."""
+    """Return the inputs that a plan contributes: its network, its mode of undo files, and its range of blocks."""
     return {"network": network.name, "undo mode": undo, "range": span}
 
 
@@ -36,7 +36,7 @@ class Manifest:
     """The inputs and the results of the scan or export in a directory."""
 
     inputs: dict[str, str]
-    """The inputs by their names in English. A run with another value is another scan or export."""
+    """The inputs by their names in English. A run with a different value is a different scan or export."""
     finished: list[str] = field(default_factory=list)
     """Names of the part files of the last finished run, in chain order; empty if no run has finished."""
     blocks: int = 0
@@ -50,13 +50,13 @@ class Manifest:
     windows: list[dict[str, int]] = field(default_factory=list)
     """The ends of the keychain windows by name, in the order in which the scan reached them."""
     parts_removed: bool = False
-    """True if the files of parts were deleted after the last run, so that the scan cannot grow."""
+    """True if the files of parts were deleted after the last run, so the scan cannot grow."""
 
     @classmethod
     def read(cls, directory: Path) -> Manifest | None:
         """The manifest of a directory; None if there is none.
 
-        Raises OSError; SourceError if it is damaged or of another version.
+        Raises OSError; SourceError if it is damaged or from a different version.
         """
         path = directory / NAME
         try:

@@ -1,4 +1,4 @@
-"""Whole transactions of a scan: every input and output of each matched transaction, with fee and sizes.
+"""Whole transactions from a scan: every input and output of each matched transaction, with fee and sizes.
 
 The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, instead of hits. The
 entry of each match is among them. Its label and its account are written later, as the watch list then has them:
@@ -97,7 +97,7 @@ class TransactionRow:
     address: str | None
     """Address of that script; None if it has none, or for an input without undo data."""
     type: str | None
-    """Type of that script in Bitcoin Core's words, such as "pubkeyhash"; None for an input without undo data."""
+    """Type of that script as Bitcoin Core calls it, such as "pubkeyhash"; None for an input without undo data."""
     is_match: bool
     """True if this input or output is itself a match of the scan."""
     coinbase: bool
@@ -133,7 +133,7 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsTask(PartTask):
-    """A task that finds the matched transactions of a scanned part. Its part file has rows in place of packed hits."""
+    """A task that finds the matched transactions of a scanned part. Its part file contains rows, not packed hits."""
 
     hits: Path
     """Path of the part's file with the hits. A worker that does not see this file finds the hits again."""

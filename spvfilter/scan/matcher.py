@@ -32,7 +32,7 @@ _HITS_AT_ONCE = 100
 class Matcher:
     """Finds the outputs and inputs of blocks and transactions that match a watch list.
 
-    The watch list learns the outpoints of the outputs that are found, and thus finds their spends. A matcher runs one
+    The watch list learns the outpoints of the outputs that are found, and so finds their spends. A matcher runs one
     scan at a time.
 
     Args:
@@ -129,8 +129,8 @@ class Matcher:
         Args:
             source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them. An
                 iterable that waits, such as a pipe, stops the event loop.
-            strict: True if a malformed transaction raises. By default it is a result with an `error`.
-            remember: Bytes of memory for transactions that may spend an output which has not arrived yet.
+            strict: True to raise an error for a malformed transaction. By default, it is a result with an `error`.
+            remember: Bytes of memory for transactions that may spend an output that has not arrived yet.
             spent: Asynchronous function that takes a transaction, and returns the outputs that it spends or None, such
                 as `FullNode.outputs_spent_by`. It is called for transactions that may be silent payments, sp().
                 Without it, `ScanReport.unjudged` counts those in which a payment may be missed.
@@ -228,7 +228,7 @@ class Matcher:
     ) -> AsyncGenerator[batches.MatchBatch]:
         """Scan as `scan` does, but yield all matches of a block as one packed MatchBatch.
 
-        If a second search finds more matches in a block, they come in another batch.
+        If a second search finds more matches in a block, they are yielded in another batch.
 
         Args:
             blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or

@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 
 def columns_of(*, has_accounts: bool) -> tuple[str, ...]:
-    """Return the names of the columns of matches. The account stands after the label, if the list has accounts."""
+    """Return the names of the columns of matches. The account follows the label if the list has accounts."""
     after = COLUMNS.index(_LABEL) + 1
     return (*COLUMNS[:after], ACCOUNT, *COLUMNS[after:]) if has_accounts else COLUMNS
 
@@ -58,7 +58,7 @@ def csv_header(*, has_accounts: bool) -> bytes:
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
     """Yield the result of a call for each item, in their order. With several jobs, threads make the calls.
 
-    At most `jobs` results wait, and threads take at most one item ahead. Raises the errors of the call and of the
+    At most `jobs` results wait, and threads take at most one item in advance. Raises the errors of the call and of the
     items.
     """
     if jobs == 1:

@@ -1,7 +1,7 @@
-"""Export of a node's chain: its blocks become files in the directory for as long as an export needs them.
+"""Export of a node's chain: its blocks are stored as files in the directory for as long as the export needs them.
 
-Files are removed once their parts are finished. Only the last 100 blocks stay, because a reorganization may disconnect
-them.
+Files are removed once their parts are finished. Only the last 100 blocks are kept, because a reorganization may
+disconnect them.
 
 The plan of the next blocks takes the finished parts as they are, so that a new block costs the same on a chain of any
 length. If the chain forks in a finished part, the manifest forgets this part and all later ones, and their blocks are
@@ -54,7 +54,8 @@ class NodeExport:
     finished: about 2 GB while the export catches up, and later less than 1 GB.
 
     Bitcoin Core 30 serves spent outputs by REST, but without their heights, so the column spent_block_number is null.
-    JSON-RPC has the heights, and takes longer. If the node has no spent outputs, values of inputs and fees are null.
+    JSON-RPC includes the heights, but takes longer. If the node does not have the spent outputs, values of inputs and
+    fees are null.
 
     Args:
         directory: The directory for the tables; it is created if it does not exist.

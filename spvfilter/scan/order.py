@@ -65,7 +65,7 @@ class ScanReport:
     problems: list[Problem] = field(default_factory=list)
     """Problems with parts of block files that could not be read."""
     late_scripts: int = 0
-    """Number of keychain scripts for which earlier blocks of an endless stream were not searched."""
+    """Number of keychain scripts that earlier blocks of an endless stream were not searched for."""
     done: bool = False
     """True once the scan is complete."""
     by_undo: int = 0
@@ -75,17 +75,17 @@ class ScanReport:
     undo_problems: list[Problem] = field(default_factory=list)
     """Undo records that could not be used. Their blocks were matched by outpoints."""
     pruned: tuple[Heights, ...] = ()
-    """Heights that a node has pruned while the scan ran, so that they were not scanned. All others are higher."""
+    """Heights that a node pruned during the scan, so they were not scanned. All others are higher."""
     candidates: int = 0
-    """Number of transactions that were searched for silent payments: they have eligible inputs and a taproot output.
+    """Number of transactions searched for silent payments, which have eligible inputs and a taproot output.
 
-    It is 0 if the watch list has no descriptor sp()."""
+    It is 0 if the watch list contains no sp() descriptor."""
     unjudged: int = 0
     """Number of candidates in which a payment may be missed, because the outputs that they spend are not known."""
     unseen: int = 0
     """Number of blocks in which spends of earlier coins cannot be seen.
 
-    These blocks have no undo record, and not all blocks before them were scanned.
+    These blocks have no undo record, and not all earlier blocks were scanned.
     """
 
 
@@ -111,7 +111,7 @@ class Taught:
 
 @dataclass(slots=True, eq=False)
 class PendingBlock:
-    """A block to scan, and the data that the scan keeps about it."""
+    """A block to scan, and the scan's data about it."""
 
     ref: BlockRef
     """Place of the block in its source, and its header fields."""
@@ -127,9 +127,7 @@ class PendingBlock:
     depth: int = 0
     """Index of the block in its run of linked blocks."""
     silent: bool = False
-    """True for a stale block.
-
-    The scan yields no matches of a stale block. It learns its outputs, because other blocks may spend them.
+    """True for a stale block. Its matches are not yielded, but its outputs are learned: other blocks may spend them.
     """
     teaches: bool = False
     """True if outpoints were learned from the block."""

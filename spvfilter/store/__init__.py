@@ -1,4 +1,4 @@
-"""A wallet's database, one SQLite file: writing, reading, and the import of compact filters."""
+"""Write and read a wallet's database, one SQLite file, and import compact filters into it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Accounts in the wallet's database: their rows, and the effect of a transaction on each account.
+"""Accounts in a wallet's database: their rows, and the effect of a transaction on each account.
 
-An entry of the watch list belongs to one account or to none. Everything else about accounts follows from that: the
-account of a coin is that of its entry, and a spend belongs to the account of the output that it spends.
+An entry of the watch list belongs to one account or to none. The rest follows from that: a coin belongs to the account
+of its entry, and a spend to the account of the output that it spends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = (1 << 63) - 1
 
 
 class MatchEffect(NamedTuple):
-    """The contribution of one match to the effect of its transaction."""
+    """How one match contributes to the effect of its transaction."""
 
     is_spend: bool
     """True for an input, False for an output."""
@@ -37,7 +37,7 @@ class TxEffect(NamedTuple):
     """The effect of a transaction on the wallet, or on one account."""
 
     net: int
-    """Value of the outputs, less the known value of the inputs, in satoshi."""
+    """Value of the outputs minus the known value of the inputs, in satoshi."""
     fee: int | None
     """Fee in satoshi; None unless every input matches and its value is known."""
     labels: Sequence[str]
@@ -48,8 +48,8 @@ def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> TxEffect:
     """Return the effect of a transaction, computed from its matches.
 
     Args:
-        found: The matches: all of them, or those of one account.
-        tx: The transaction; it may be None if no match is a spend.
+        found: The matches of the wallet, or of one account.
+        tx: The transaction. It may be None if no match is a spend.
     """
     spent = [each.value for each in found if each.is_spend]
     net = sum(each.value for each in found if not each.is_spend) - sum(value for value in spent if value != NO_VALUE)
@@ -104,7 +104,7 @@ class AccountRows:
         return account
 
     def verify(self) -> None:
-        """Raises StoreCorruptError if an entry, a keychain or a coin belongs to an account that is missing."""
+        """Raise StoreCorruptError if an entry, keychain or coin belongs to a missing account."""
         for table in ("watch", "keychains", "unspent", "account_txs"):
             there = "account IS NOT NULL AND account NOT IN (SELECT id FROM accounts)"
             query = f"SELECT account FROM {table} WHERE {there} LIMIT 1"
@@ -114,7 +114,7 @@ class AccountRows:
     # Within a commit
 
     def add(self, name: str | None) -> int | None:
-        """Return the id of an account, which is added if it is new. None for no account."""
+        """Return the id of an account, adding it if it is new. None for no account."""
         if name is None:
             return None
         if (known := self.find(name)) is not None:
@@ -132,7 +132,7 @@ class AccountRows:
         return highest
 
     def rename(self, old: str, new: str) -> None:
-        """Give an account another name. Raises UnknownAccountError, and ParameterError for a name in use."""
+        """Rename an account. Raises UnknownAccountError, and ParameterError if the new name is taken."""
         account = self.find(old)
         if account is None:
             raise UnknownAccountError(old)
@@ -152,6 +152,6 @@ class AccountRows:
         self._rows.insert("accounts", row)
 
     def remove(self, account: int) -> None:
-        """Remove the row of an account. Its entries and keychains are removed already."""
+        """Remove the row of an account, whose entries and keychains have already been removed."""
         self._highest = self._highest_id()  # a stream of events may still have its id
         self._rows.remove("accounts", "id = ?", (account,))

@@ -1,4 +1,4 @@
-"""Addresses of nodes in the wallet's database: one row for each address that the address book knows."""
+"""Node addresses in the wallet's database, one row for each address in the address book."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ _MOST_SERVICES = (1 << 63) - 1  # SQLite's numbers are signed
 
 @public
 class KnownAddress(NamedTuple):
-    """A node's address, and the experience with it. Times are Unix times, 0 for never."""
+    """A node's address, and our experience with it. Times are Unix times; 0 means never."""
 
     address: str
     """HOST:PORT or [IPV6]:PORT."""
     services: int
-    """Service bits from its version message, or as other nodes state them; `wire.Service` names them."""
+    """Service bits from its version message, or as other nodes claim; `wire.Service` names them."""
     seen: int
-    """When the node was last online, as other nodes state it."""
+    """When the node was last online, as other nodes claim."""
     source: str
-    """Network group of the peer that first sent the address, or host name of the DNS seed."""
+    """Network group of the peer that first sent the address, or the DNS seed's host name."""
     tried: bool
-    """True if it is in the table of addresses that were connected."""
+    """True if the client has ever connected to it (the table of tried addresses)."""
     succeeded: int = 0
     """When it last completed a handshake."""
     attempted: int = 0
     """When the client last tried to connect."""
     failures: int = 0
-    """Number of failed attempts since the last connection."""
+    """Number of failed attempts since the last successful one."""
     faults: int = 0
-    """Number of connections that the client ended because of the peer's behaviour, less useful connections."""
+    """Number of connections that the client closed because of the peer's behaviour, minus useful connections."""
     speed_ms: int = 0
-    """Smoothed duration of its handshakes in milliseconds; 0 if unknown."""
+    """Smoothed average duration of its handshakes in milliseconds; 0 if unknown."""
 
 
 class AddressRows:
     """The rows of the table "addresses", in no order.
 
-    A damaged row is left out, and no checksum detects a missing row. The client can learn addresses again, and a lost
-    address must not lock a user out of the wallet.
+    Damaged rows are left out, and missing ones are not detected. The client can learn addresses again, and a lost one
+    must not lock a user out of the wallet.
     """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
@@ -53,7 +53,7 @@ class AddressRows:
         self._path = path
 
     def load(self) -> list[KnownAddress]:
-        """Return all rows whose checksum and values are right. Raises StoreError."""
+        """Return all rows whose checksum and values are correct. Raises StoreError."""
         query = (
             "SELECT address, services, seen, source, tried, succeeded, attempted, failures, faults, speed, mark FROM"
             " addresses"

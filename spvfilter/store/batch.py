@@ -23,7 +23,7 @@ from spvfilter.watch.labels import Label
 class Bip37Parameters(NamedTuple):
     """Parameters that keep a wallet's BIP-37 filter the same in every run.
 
-    Two different filters of one wallet would reveal it, as only its own elements match both.
+    Two different filters would reveal the wallet, because only its own elements match both.
     """
 
     tweak: int
@@ -37,7 +37,7 @@ class Bip37Parameters(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """Read the result of `encode`. Raises StoreCorruptError for other bytes."""
+        """Parse the result of `encode`. Raises StoreCorruptError for anything else."""
         try:
             tweak, elements = numbers(raw[:16])
             made = cls(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
@@ -60,7 +60,7 @@ class Bip37Parameters(NamedTuple):
 
 @public
 class NewEntry(NamedTuple):
-    """An entry of the watch list that is new to the database."""
+    """A watch list entry that is new to the database."""
 
     id: int
     """Id of its row in the database."""
@@ -71,17 +71,17 @@ class NewEntry(NamedTuple):
     label: str | None
     """Label of the entry."""
     account: str | None = None
-    """Account of the entry, which is added if it is new; None for no account."""
+    """Account of the entry, added if it is new; None for no account."""
 
 
 @public
 class AccountChange(NamedTuple):
-    """Change of an account in one commit."""
+    """A change to an account in one commit."""
 
     name: str
-    """Name of the account before the change; it is added if it is new."""
+    """Name of the account before the change. An account with a new name is added."""
     renamed: str | None = None
-    """New name; None if it stays."""
+    """New name; None to keep it."""
     keychains: Sequence[NewKeychain] = ()
     """New keychains of the account."""
     adopted: Sequence[str] = ()
@@ -89,9 +89,9 @@ class AccountChange(NamedTuple):
     claimed: Sequence[int] = ()
     """Numbers of entries that belong to the account from now on."""
     is_removed: bool = False
-    """True to remove the account. `Batch.removed` then has its entries."""
+    """True to remove the account. `Batch.removed` then contains its entries."""
     left: Sequence[tuple[int, str | None]] = ()
-    """Numbers of entries that stay when the account is removed, each with its account from now on."""
+    """Numbers of entries that stay when the account is removed, each with its new account."""
 
 
 @public
@@ -100,11 +100,11 @@ class Batch:
     """Changes of one commit, applied in the order of the fields. A field with its default changes nothing."""
 
     fork: int | None = None
-    """Height up to which the stored chain stays. Headers, matches and transactions above are deleted."""
+    """Height of the last block to keep. Headers, matches and transactions above it are deleted."""
     headers: bytes = b""
     """Headers of the next blocks, 80 bytes each."""
     matches: list[StoredMatch] = field(default_factory=list)
-    """New matches, and confirmed matches that were unconfirmed."""
+    """New matches, and unconfirmed matches that are now confirmed."""
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)
     """Matches to delete, each as spend, txid and n."""
     transactions: dict[bytes, StoredTx | None] = field(default_factory=dict)
@@ -128,25 +128,25 @@ class Batch:
     labels: dict[int, str | None] = field(default_factory=dict)
     """New labels by the number of the entry; None removes a label."""
     sp_keys: list[tuple[str, SilentKeys]] = field(default_factory=list)
-    """Secrets and labels of keychains of sp(), which the database has already or `accounts` adds, by name."""
+    """Secrets and labels of sp() keychains, by name. They are in the database, or `accounts` adds them."""
     sp_outputs: dict[int, tuple[int | None, bytes]] = field(default_factory=dict)
-    """Label and tweak of silent payments that were found, by the row ids of their scripts."""
+    """Label and tweak of each silent payment found, by the row id of its script."""
     keychain_labels: dict[str, str | None] = field(default_factory=dict)
-    """New labels of keychains by name; None removes a label. `labels` has those of their entries."""
+    """New labels of keychains by name; None removes a label. `labels` contains the labels of their entries."""
     bip329: Sequence[Label] = ()
-    """Labels to write, as `Store.commit` joins them with the watch list."""
+    """BIP-329 labels to write. `Store.commit` merges them with the watch list."""
     frozen: dict[bytes, bool] = field(default_factory=dict)
     """Outpoints (36 bytes) of coins; True freezes a coin, False unfreezes it."""
     removed: Sequence[int] = ()
-    """Numbers of entries to remove. From the next batch on, the remaining entries have new numbers."""
+    """Numbers of entries to remove. The remaining entries are renumbered from the next batch on."""
     searched: bytes | None = None
     """Blocks that were searched for each entry: the result of `Searched.encode`."""
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)
     """Addresses of nodes by their text; None deletes one."""
     events: list[StoredEvent] = field(default_factory=list)
-    """Events that report these changes, with the numbers after the last event."""
+    """Events that report these changes, numbered after the last event."""
     told: int | None = None
-    """Height of the highest block that the events so far have connected."""
+    """Height of the highest block that any event so far has connected."""
 
     @property
     def is_empty(self) -> bool:

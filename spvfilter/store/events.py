@@ -1,12 +1,12 @@
-"""Events in the wallet's database, numbered and written with the change that they report.
+"""Events in the wallet's database, numbered, and written together with the change that they report.
 
-The store sees an event as a kind and bytes; only the wallet can read them. Numbers ascend by one within a run of the
-client. The first event of a run has the kind `RUN_STARTED`, and numbers may be left out before it. Old events are
-dropped. The named value "events" has the three numbers of an `EventLog`.
+To the store, an event is a kind and some bytes; only the wallet can read them. Numbers ascend by one within a run of
+the client. The first event of a run has the kind `RUN_STARTED`, and numbers may be skipped before it. Old events are
+dropped. The named value "events" contains the three numbers of an `EventLog`.
 
-Events about unconfirmed transactions of other people have kinds that begin with `FOREIGN`, and a bound of their own. A
-dropped one leaves a hole among the numbers of its run. The last event of a run is never dropped alone. A number between
-two events of one run is therefore always the number of an event, stored or dropped.
+Events about other people's unconfirmed transactions have kinds that begin with `FOREIGN`, and a separate limit.
+Dropping one leaves a hole in the numbers of its run, but the last event of a run is never dropped alone. A number
+between two events of one run is therefore always the number of an event, stored or dropped.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ MAX_EVENTS = 250_000
 MAX_FOREIGN = 10_000
 """Largest number of foreign events in the database (our choice). An attacker can cause any number of them."""
 FOREIGN = "foreign "
-"""Begins the kind of an event about an unconfirmed transaction of other people, such as "foreign found"."""
+"""Prefix of the kind of an event about somebody else's unconfirmed transaction, such as "foreign found"."""
 MAX_AGE_S = 30 * 86_400
 """Age in seconds above which events are dropped (our choice)."""
 LEAST = 10_000
-"""Number of latest events that stay whatever their age, as a wrong clock must not drop unread events (our choice)."""
+"""Number of latest events to keep whatever their age, so that a wrong clock never drops unread ones (our choice)."""
 SHARED_KINDS = ("connected", "disconnected", "started")
 """Kinds of events that belong to every account."""
 RUN_STARTED = "started"
-"""Kind of the first event of a run. Only such an event may have a number that does not follow the last one."""
+"""Kind of the first event of a run. Only the number of such an event need not follow the previous one."""
 END_OF_NUMBERS = 1 << 53
-"""Numbers of events are lower, so that JSON parsers with 64-bit floats read them exactly."""
+"""Numbers of events stay below this, so that JSON parsers with 64-bit floats read them exactly."""
 NO_BASE = -1
 """Value of `EventLog.base` if older events were dropped."""
 _IS_FOREIGN = f"kind GLOB '{FOREIGN}*'"
@@ -47,26 +47,26 @@ _NAME = "events"  # key of the three numbers in the table "meta"
 
 @public
 class StoredEvent(NamedTuple):
-    """An event as the database has it."""
+    """An event as the database stores it."""
 
     sequence: int
     """Number of the event, from 1."""
     time: int
-    """When it was reported (Unix time)."""
+    """Time at which it was reported (Unix time)."""
     kind: str
     """Kind of event, such as "found"."""
     data: bytes
     """Fields of the event as JSON."""
     account: str | None = None
-    """Name of the account of its match; None without a match, and for a match that belongs to no account."""
+    """Name of the account of its match. None without a match, or if the match does not belong to an account."""
 
 
 @public
 class EventLog(NamedTuple):
-    """Range of the numbers of the events in the database."""
+    """The range of event numbers in the database."""
 
     base: int = 0
-    """Number before the first event that was ever stored: 0, or an unused one in a rebuilt database.
+    """Number before the first event ever stored: 0, or an unused one in a rebuilt database.
 
     It is -1 if older events were dropped.
     """
@@ -77,9 +77,9 @@ class EventLog(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes | None) -> EventLog:
-        """Read the bytes from the database; None is a database without events.
+        """Parse the bytes in the database; None means that it contains no events.
 
-        Raises FormatError for bytes that are not three numbers in their ranges.
+        Raises FormatError unless the bytes are three numbers in their ranges.
         """
         if raw is None:
             return cls()
@@ -114,11 +114,11 @@ class EventRows:
 
     @property
     def log(self) -> EventLog:
-        """Range of the numbers of the stored events."""
+        """The range of stored event numbers."""
         return self._log
 
     def verify(self) -> None:
-        """Check that the last row fits the range. Raises StoreCorruptError. Sums of rows are checked elsewhere."""
+        """Raise StoreCorruptError unless the last row fits the range. Sums of rows are checked elsewhere."""
         try:
             log = EventLog.parse(self._rows.meta(_NAME))
         except FormatError as error:
@@ -134,9 +134,9 @@ class EventRows:
         self._foreign.clear()
 
     def write(self, events: Sequence[StoredEvent], told: int | None) -> None:
-        """Add the next events, within a transaction; `settle` follows.
+        """Add the next events, within a transaction. Call `settle` afterwards.
 
-        Raises ParameterError for a number that cannot follow.
+        Raises ParameterError for a number that cannot be the next one.
         """
         last = self._log.last
         for event in events:
@@ -194,9 +194,9 @@ class EventRows:
         return dropped
 
     def begin_behind(self, last: int) -> None:
-        """Continue the numbers of a database that this one replaces, after its last event; within a transaction.
+        """Continue the numbering of the database that this one replaces, within a transaction.
 
-        One number stays unused, so that no program has it as the number of an event of the old database.
+        One number is skipped, so that no program has it as the number of an event in the old database.
         """
         base = last + 1 if last else 0
         self._log = EventLog(base, base)
@@ -208,7 +208,7 @@ class EventRows:
         Args:
             since: Number of an event.
             limit: Largest number of events to return.
-            account: Id of an account, for the events of its matches, of blocks and of runs.
+            account: Id of an account, to return only the events of its matches, of blocks and of runs.
         """
         return stored_events(self._db, self._path, self._log, since, limit, account)
 
@@ -219,18 +219,18 @@ class EventRows:
             return [_checked(self._path, row) for row in self._db.execute(query, (kind,))]
 
     def run_of(self, sequence: int) -> StoredEvent | None:
-        """Return the first event of the run that stored an event, or None. Raises as `read`."""
+        """Return the first event of the run that stored an event, or None. Raises the errors of `read`."""
         return run_of(self._db, self._path, self._log, sequence)
 
 
 def check_number(since: int) -> None:
-    """Raises ParameterError unless a value can be the number of an event, or 0."""
+    """Raise ParameterError unless a value can be the number of an event, or is 0."""
     if not isinstance(since, int) or since < 0:
         raise ParameterError(f"the number of an event must be at least 0, not {since!r}")
 
 
 def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
-    """Check that the database has all events after a number, apart from dropped foreign ones.
+    """Check that the database contains all events after a number, except for dropped foreign ones.
 
     Args:
         db: The database.
@@ -238,8 +238,8 @@ def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
         since: Number of an event.
 
     Raises:
-        EventGapError: `since` is the number neither of an event nor before the first one, or later events were dropped.
-        ParameterError: It is not a number from 0 on.
+        EventGapError: `since` is not the number of an event or the one before the first, or later events were dropped.
+        ParameterError: It is not a number of 0 or more.
     """
     check_number(since)
     if since == log.base:
@@ -266,9 +266,9 @@ def _is_known(db: sqlite3.Connection, log: EventLog, since: int) -> bool:
 def stored_events(
     db: sqlite3.Connection, path: pathlib.Path, log: EventLog, since: int, limit: int, account: int | None = None
 ) -> list[StoredEvent]:
-    """Return up to `limit` events after number `since`, of the wallet or of the account with an id.
+    """Return up to `limit` events after number `since`, of the wallet or of one account.
 
-    Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged row.
+    Raises EventGapError and ParameterError as `check_since` does, and StoreCorruptError for a damaged row.
     """
     where, values = "sequence > ?", [since]
     if account is not None:
@@ -290,9 +290,9 @@ def _checked(path: pathlib.Path, row: tuple[Any, ...]) -> StoredEvent:
 
 
 def run_of(db: sqlite3.Connection, path: pathlib.Path, log: EventLog, sequence: int) -> StoredEvent | None:
-    """Return the first event of the run that stored event number `sequence`, or None if it is not known.
+    """Return the first event of the run that stored event number `sequence`, or None if it is unknown.
 
-    Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged row.
+    Raises EventGapError and ParameterError as `check_since` does, and StoreCorruptError for a damaged row.
     """
     query = f"SELECT {_COLUMNS} FROM events WHERE sequence <= ? AND kind = ? ORDER BY sequence DESC LIMIT 1"
     with translated(path):

@@ -1,10 +1,11 @@
-"""Compact filters in the wallet's database: filter hashes of all blocks, filter headers, and filters if they are kept.
+"""Compact filters in the wallet's database: filter hashes of all blocks, filter headers, and any stored filters.
 
-A row has 2,000 filter hashes. Rows begin at multiples of 2,000 heights, and only the last row may have fewer. Filter
-headers are chained (BIP-157). The last one is stored separately and shows whether any hash was changed.
+A row contains 2,000 filter hashes. Rows begin at heights that are multiples of 2,000, and only the last may be shorter.
+Filter headers are chained (BIP-157), and the last one is stored separately, which reveals any changed hash.
 
-A filter is stored under its own hash, and returned only if a filter header commits to that hash. Therefore a false,
-damaged or stale filter is never used. A filter that was stored before its header becomes usable with the header.
+A filter is stored under its own hash, and returned only if a filter header commits to that hash. A false, damaged or
+stale filter is therefore never used. A filter that was stored before its header becomes usable once the header is
+known.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class CompactFilterBatch:
     """Changes to the compact filters in one commit, applied in the order of the fields."""
 
     fork: int | None = None
-    """Height up to which filter hashes stay. Hashes above are deleted."""
+    """Height of the last filter hash to keep. Hashes above it are deleted."""
     hashes: Sequence[bytes] = ()
     """Filter hashes of the next blocks, 32 bytes each."""
     kept: Sequence[tuple[bytes, bytes]] = ()
     """Filters to store, each as its hash and its bytes."""
 
     def extended(self, change: CompactFilterBatch) -> CompactFilterBatch:
-        """Return both batches as one. `change` comes second and has no `fork`."""
+        """Return this batch followed by `change`, which must not have a `fork`."""
         return CompactFilterBatch(self.fork, [*self.hashes, *change.hashes], [*self.kept, *change.kept])
 
 
@@ -54,21 +55,21 @@ class _Row:
 
 
 class FilterState(NamedTuple):
-    """The last filter header and the rows below it."""
+    """The last filter header, and the rows below it."""
 
     height: int = -1
     """Height of the last filter header; -1 for none."""
     last: bytes = GENESIS_PREVIOUS_FILTER_HEADER
     """Last filter header, 32 bytes."""
     below: tuple[bytes, ...] = ()
-    """Filter header just below each row."""
+    """The filter header just below each row."""
 
 
 @public
 class CompactFilterRows:
     """Filter hashes and filter headers of all blocks from the genesis block on, and the stored filters.
 
-    Only every 2,000th filter header is kept in memory, and the row that was read last.
+    Only every 2,000th filter header and the row that was read last are kept in memory.
     """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
@@ -95,7 +96,7 @@ class CompactFilterRows:
         return row.headers[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def headers(self, first: int, last: int) -> list[bytes]:
-        """Return the filter headers from height `first` to height `last`, both included."""
+        """Return the filter headers from height `first` to height `last`, both inclusive."""
         return [self.header_at(height) for height in range(first, last + 1)]
 
     def pieces(self) -> Iterator[bytes]:
@@ -109,7 +110,7 @@ class CompactFilterRows:
         return row.hashes[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """Return the known filter hashes from height `first` to height `last`, both included."""
+        """Return the known filter hashes from height `first` to height `last`, both inclusive."""
         found: list[bytes] = []
         while first <= min(last, self.height):
             row = self._row(first)
@@ -120,14 +121,14 @@ class CompactFilterRows:
 
     @property
     def has_any(self) -> bool:
-        """True if a filter of any block is stored."""
+        """True if any filter is stored."""
         with translated(self._path):
             return self._db.execute("SELECT 1 FROM filters LIMIT 1").fetchone() is not None
 
     def kept(self, first: int, last: int) -> dict[int, bytes]:
-        """Return the stored filters from height `first` to height `last`, both included, by height.
+        """Return the stored filters from height `first` to height `last`, both inclusive, by height.
 
-        A stored filter whose bytes do not have the right hash is left out.
+        A stored filter whose hash is wrong is left out.
         """
         found = {}
         for height, wanted in enumerate(self.hashes(first, last), first):
@@ -196,16 +197,16 @@ class CompactFilterRows:
         return self._state
 
     def reset(self, state: FilterState) -> None:
-        """Go back to an earlier state after a failed commit."""
+        """Restore an earlier state after a failed commit."""
         self._state, self._read = state, None
 
     def cut(self, height: int) -> None:
-        """Delete the filter hashes above a height, within a transaction. Raises ParameterError below -1."""
+        """Delete the filter hashes above a height, within a transaction. Raises ParameterError if it is below -1."""
         if height < self.height:
             self.write(CompactFilterBatch(fork=height))
 
     def write(self, batch: CompactFilterBatch) -> None:
-        """Apply a batch, within a transaction. If this fails, call `reset` afterwards.
+        """Apply a batch, within a transaction. If this fails, call `reset`.
 
         Raises ParameterError if a filter hash is not 32 bytes long.
         """

@@ -1,7 +1,7 @@
-"""Headers in the wallet's database, 2,000 in a row and linked by their hashes.
+"""Headers in the wallet's database, 2,000 to a row and linked by their hashes.
 
-Rows begin at multiples of 2,000 heights, and only the last row may have fewer headers. Each header contains the hash of
-the one before it. The hash of the last header is stored separately. This shows any changed header.
+Rows begin at heights that are multiples of 2,000, and only the last may be shorter. Each header contains the hash of
+the previous one, and the hash of the last is stored separately, which reveals any changed header.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HeaderRows:
         self.tip = height
 
     def pieces(self, start: int) -> Iterator[bytes]:
-        """Yield the headers from height `start` on, 80 bytes each, up to 2,000 in one item."""
+        """Yield the headers from height `start` on, 80 bytes each, up to 2,000 at a time."""
         for first in range(start - start % PER_ROW, self.tip + 1, PER_ROW):
             yield self._row(first)[HEADER_SIZE * max(0, start - first) :]
 
@@ -76,7 +76,7 @@ class HeaderRows:
     def cut(self, height: int) -> None:
         """Delete the headers above a height, within a transaction. Call `append` next.
 
-        Raises ParameterError below -1.
+        Raises ParameterError if the height is below -1.
         """
         if height < -1:
             raise ParameterError(f"the height to cut a chain at must be at least -1, not {height}")
@@ -88,7 +88,7 @@ class HeaderRows:
         self.tip = height
 
     def append(self, headers: bytes) -> None:
-        """Add the next headers, 80 bytes each, and record the hash of the last one; within a transaction.
+        """Add the next headers, 80 bytes each, and the hash of the last one, within a transaction.
 
         Raises ParameterError if the bytes are not whole headers, or do not follow the last header and each other.
         """

@@ -1,7 +1,7 @@
-"""Import of compact filters from outside into the wallet's database; each is checked against what the database knows.
+"""Import compact filters from outside into the wallet's database, checking each against known filter headers.
 
-No import can make a search wrong: a search uses only filters that the filter headers agreed on by peers commit to (see
-filters.py). The checks here report a wrong file immediately.
+An import cannot make a search go wrong, because a search uses only filters that match the headers that peers agree on
+(see filters.py). The checks here report a wrong file immediately.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class ImportCounts:
     kept: int = 0
     """Filters that were written to the database."""
     present: int = 0
-    """Filters that were in the database already."""
+    """Filters that were already in the database."""
     waiting: int = 0
-    """Part of `kept` and `present`: filters whose filter headers are not known yet. A search cannot use them so far."""
+    """How many of `kept` and `present` cannot be used in a search yet, because their filter headers are unknown."""
     stale: int = 0
-    """Filters of blocks outside the best chain, which were ignored."""
+    """Filters that were ignored because their blocks are not in the best chain."""
     stale_blocks: list[bytes] = field(default_factory=list)
     """Block hashes of the first 20 ignored filters."""
 
 
 @public
 class FilterImport:
-    """Imports compact filters into a wallet's database, in any order; repeated ones are allowed.
+    """Imports compact filters into a wallet's database, in any order. Duplicates are allowed.
 
     A filter of a block whose filter header is known must match that header. Filters of later blocks are stored
     unchecked, and are used only once their filter headers are known. Filters are committed in batches of a thousand.
@@ -68,20 +68,20 @@ class FilterImport:
         height: int | None = None,
         header: bytes | None = None,
     ) -> None:
-        """Import the filter of a block. Filters that were imported before stay if this one is refused.
+        """Import the filter of a block. If it is refused, filters imported earlier stay.
 
         Args:
             block: Block hash, 32 bytes in wire order.
             data: The filter.
-            previous: Hash of the block before; checked if given.
+            previous: Hash of the previous block; checked if given.
             height: Height of the block; checked if given.
             header: Filter header of the block; checked if given.
 
         Raises:
             FalseFilterError: The filter does not match the known filter header.
             BlockFilterError: The filter is malformed.
-            SourceError: The filter belongs to another network, or its filter header does not follow from the header of
-                the block before.
+            SourceError: The filter belongs to another network, or its filter header does not follow from the previous
+                one.
             StoreError: The database cannot be written.
         """
         known = self._chain.height_of(block)
@@ -137,7 +137,7 @@ class FilterImport:
             self._last = block, follows
 
     def flush(self) -> None:
-        """Commit the filters that are not written yet, all or none. Raises StoreError."""
+        """Commit the remaining filters, all or none. Raises StoreError."""
         if self._batch:
             self._store.commit(Batch(compact_filters=CompactFilterBatch(kept=list(self._batch.items()))))
             self.counts.kept += len(self._batch)

@@ -1,4 +1,4 @@
-"""Joins the keychains of a watch list with those of the database: each side gets the keychains that it lacks."""
+"""Merge the keychains of a watch list and of a database: each side gets the keychains that it lacks."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from spvfilter.watch.windows import is_silent
 def take_keychains(
     watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int], accounts: Mapping[int, str]
 ) -> None:
-    """Give a watch list the windows and the used indexes of stored keychains.
+    """Give a watch list the windows and used indexes of stored keychains.
 
-    A keychain that the watch list lacks is added. Its descriptor derives more scripts; without one its window stays.
+    Keychains that the watch list lacks are added. With a descriptor, they derive more scripts; otherwise their windows
+    stay.
 
     Args:
         watch: The watch list.
         stored: Keychains of the database.
-        numbers: Numbers of the watch list's entries by the ids of their rows.
-        accounts: Names of the accounts by the ids of their rows.
+        numbers: Numbers of the watch list's entries by their row ids.
+        accounts: Names of the accounts by their row ids.
 
     Raises:
-        KeychainMismatchError: A keychain has another descriptor or other scripts.
-        ParameterError: A keychain has another account, or a keychain of sp() would have too many labels.
+        KeychainMismatchError: A keychain has a different descriptor or different scripts.
+        ParameterError: A keychain has a different account, or an sp() keychain would have too many labels.
         KeychainError: Scripts cannot be derived.
     """
     for each in stored:
@@ -65,10 +66,10 @@ def take_keychains(
 def take_spellings(
     watch: WatchList, stored: Sequence[StoredKeychain], entries: Iterable[Sequence[Any]]
 ) -> dict[str, str]:
-    """Give keychains with a descriptor the names of stored keychains that derive the same scripts.
+    """Rename keychains with a descriptor to the stored keychains that derive the same scripts.
 
-    A descriptor has several spellings. The spelling that the database got first is the name of the keychain, unless the
-    watch list's spelling has more key origins.
+    A descriptor can be spelled in several ways. The spelling that the database saw first names the keychain, unless the
+    watch list's gives more key origins.
 
     Args:
         watch: The watch list.
@@ -76,7 +77,7 @@ def take_spellings(
         entries: Rows of entries: id, kind, value and more.
 
     Returns:
-        The better spellings of the watch list, by the names of the stored keychains.
+        The watch list's better spellings, by the names of the stored keychains.
     """
     better: dict[str, str] = {}
     names = {each.name for each in stored}
@@ -105,7 +106,7 @@ def take_spellings(
 
 
 def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accounts: Mapping[int, str]) -> None:
-    """Check that no account of the watch list has a different descriptor in the database. Raises ParameterError."""
+    """Raise ParameterError if an account of the watch list has a different descriptor in the database."""
     known: dict[str, set[str]] = {}
     for each in stored:
         if each.account is not None:
@@ -121,14 +122,14 @@ def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accoun
 def start_of(stored: StoredKeychain, searched: Searched) -> int:
     """Return the lowest block to search for all scripts of a stored keychain.
 
-    It is the start of the wallet, or a lower block that was searched for the keychain: its account may be older.
+    It is the start of the wallet, or a lower block that was searched for the keychain, whose account may be older.
     """
     ranges = searched.ranges_of(stored.runs[0].entry) if stored.runs else ()
     return min([searched.start or 0, *(each.first for each in ranges)])
 
 
 def check_account(stored: str | None, given: str | None, what: str) -> None:
-    """Check that the watch list names the same account as the database. Raises ParameterError."""
+    """Raise ParameterError unless the watch list and the database name the same account."""
     if stored is not None and given not in (None, stored):
         raise ParameterError(
             f"the database has a {what} of account {stored[:80]!r}, but the watch list has it in account"
@@ -139,7 +140,7 @@ def check_account(stored: str | None, given: str | None, what: str) -> None:
 def add_keychains(
     watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int], accounts: Mapping[int, str]
 ) -> None:
-    """Do the same as `take_keychains` for a watch list without keychains. Unknown accounts are ignored."""
+    """Like `take_keychains`, for a watch list without keychains. Unknown accounts are ignored."""
     for each in stored:
         made = _without_owner(each, watch.network, accounts.get(each.account or 0))
         watch.windows.restore(made, _window(each, numbers), each.used)
@@ -151,7 +152,7 @@ def _window(stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[in
 
 
 def inherited(stored: Sequence[StoredKeychain]) -> tuple[dict[int, str], dict[int, int]]:
-    """Return the label and the account that each entry has from its keychains, by the id of the entry's row."""
+    """Return the label and the account that each entry inherits from its keychains, by its row id."""
     labels: dict[int, str] = {}
     accounts: dict[int, int] = {}
     for each in reversed(stored):  # the first keychain of an entry counts
@@ -171,7 +172,7 @@ def keep_keychains(
     ids: Sequence[int],
     accounts: Mapping[str, int],
 ) -> None:
-    """Write the keychains of a watch list, their used indexes and the new parts of their windows.
+    """Store the keychains of a watch list, their used indexes and the new parts of their windows.
 
     Args:
         rows: Tables of keychains.
@@ -214,13 +215,13 @@ def take_outputs(
     numbers: Mapping[int, int],
     outputs: Mapping[int, tuple[int | None, bytes]],
 ) -> None:
-    """Give the keychains of sp() the payments that the database has found.
+    """Give the sp() keychains the payments that the database knows.
 
     Args:
         watch: The watch list, with the keychains.
         stored: Keychains of the database.
-        numbers: Numbers of the watch list's entries by the ids of their rows.
-        outputs: Label and tweak of each payment, by the id of the row of its script.
+        numbers: Numbers of the watch list's entries by their row ids.
+        outputs: Label and tweak of each payment, by the row id of its script.
     """
     for each in stored:
         if is_silent(keychain := watch.windows.get(each.name)):
@@ -232,9 +233,9 @@ def take_outputs(
 
 
 def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeychain]:
-    """Return the keychains of sp() for which the watch list declares labels that blocks were not searched for.
+    """Return the sp() keychains with labels in the watch list that blocks were not searched for.
 
-    Labels that were only revealed need no search: nobody knew their addresses before.
+    Labels that were only revealed need no search, because nobody knew their addresses before.
     """
     found: list[StoredKeychain] = []
     for each in stored:
@@ -288,9 +289,9 @@ def _keep_silent(
 
 
 def take_revealed(stored: Iterable[StoredKeychain], watch: WatchList) -> None:
-    """Give the keychains of a watch list their revealed indexes, which the database has by the identity of a keychain.
+    """Give the keychains of a watch list their revealed indexes, which the database stores by keychain identity.
 
-    A keychain is exclusive only if this database has stored the flag.
+    A keychain is exclusive only if this database contains the flag.
     """
     for each in stored:
         keychain = watch.windows.get(each.name)

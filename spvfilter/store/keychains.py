@@ -1,8 +1,8 @@
-"""Keychains in the wallet's database: their windows, the used indexes, and the entries that belong to them.
+"""Keychains in the wallet's database: their windows, used indexes and entries.
 
-The entries of a window are stored as runs: consecutive indexes whose scripts have consecutive ids. Each growth of a
-window adds one run. Therefore the next run of a client has a window without deriving it, and readers of the database
-know the next address without a library.
+The entries of a window are stored as runs: consecutive indexes whose scripts have consecutive ids. Each time a window
+grows, one run is added. The client can therefore restore a window without deriving it, and readers of the database know
+the next address without a library.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class IndexRun(NamedTuple):
 
 
 def runs_of(places: Iterable[tuple[int, int]]) -> list[IndexRun]:
-    """Join entries, each an index and a row id, to runs."""
+    """Combine entries, each an index and a row id, into runs."""
     runs: list[list[int]] = []  # the fields of each run
     for index, group in groupby(sorted(set(places)), key=lambda place: place[0]):
         ids = [row for _, row in group]
@@ -70,12 +70,12 @@ def runs_of(places: Iterable[tuple[int, int]]) -> list[IndexRun]:
 
 @public
 class KeychainChange(NamedTuple):
-    """Change of a keychain in one commit. The database has the keychain already."""
+    """A change in one commit to a keychain that is already in the database."""
 
     name: str
     """Name of the keychain."""
     used: Sequence[int] = ()
-    """Indexes that are used now and were not before."""
+    """Indexes that have become used."""
     window: int | None = None
     """New end of the window; None if it has not moved."""
     places: Sequence[tuple[int, int]] = ()
@@ -83,33 +83,33 @@ class KeychainChange(NamedTuple):
     revealed: int | None = None
     """New end of the revealed indexes; None if no index was revealed."""
     exclusive: bool | None = None
-    """True if the program promises that no other program or database reveals addresses; None for no change."""
+    """True if the program promises that no other program or database reveals its addresses; None for no change."""
 
 
 @public
 class NewKeychain(NamedTuple):
-    """A keychain that is new to the database. A `KeychainChange` of the same batch gives its window."""
+    """A keychain that is new to the database. A `KeychainChange` in the same batch gives its window."""
 
     name: str
     """Name of the keychain."""
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor; None if a function of the program derives the scripts."""
+    """Descriptor; None if one of the program's functions derives the scripts."""
     lookahead: int
-    """Number of scripts to watch after the last used index."""
+    """Number of indexes to watch after the last used one."""
     size: int
-    """Number of indexes that the keychain has."""
+    """Number of indexes of the keychain."""
 
 
 @public
 class SilentKeys(NamedTuple):
-    """The secrets and the labels of a keychain of sp(), as the database has them."""
+    """The secrets and labels of an sp() keychain, as the database stores them."""
 
     secret: str = ""
     """Descriptor with the private scan key."""
     labels: Mapping[int, str | None] = {}
-    """Declared labels by number, each with its text if it has one."""
+    """Declared labels by number, each with its text, if any."""
     depth: int = 0
     """Labels up to this number are searched for."""
 
@@ -123,7 +123,7 @@ class SilentKeys(NamedTuple):
 
     @classmethod
     def parse(cls, secret: str, labels: str, depth: int) -> Self:
-        """Read the result of `encoded`. Raises StoreCorruptError for other labels."""
+        """Parse the result of `encoded`. Raises StoreCorruptError if the labels are malformed."""
         try:
             pairs = json.loads(labels)
             found = {number: checked_label(text) for number, text in pairs}
@@ -136,7 +136,7 @@ class SilentKeys(NamedTuple):
 
 
 class StoredKeychain(NamedTuple):
-    """A keychain as the database has it. The scripts of its window are entries of the watch list."""
+    """A keychain as the database stores it. The scripts in its window are entries of the watch list."""
 
     id: int
     """Row id."""
@@ -145,11 +145,11 @@ class StoredKeychain(NamedTuple):
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor; None if a function of the program derives the scripts."""
+    """Descriptor; None if one of the program's functions derives the scripts."""
     lookahead: int
-    """Number of scripts to watch after the last used index."""
+    """Number of indexes to watch after the last used one."""
     size: int
-    """Number of indexes that the keychain has."""
+    """Number of indexes of the keychain."""
     window: int
     """Number of watched indexes."""
     used: frozenset[int]
@@ -159,11 +159,11 @@ class StoredKeychain(NamedTuple):
     revealed: int = 0
     """First index after the highest revealed one; 0 if none was revealed."""
     exclusive: bool = False
-    """True if the program has stated that no other program or database reveals addresses."""
+    """True if the program has promised that no other program or database reveals its addresses."""
     account: int | None = None
     """Id of its account; None if it belongs to no account."""
     silent: SilentKeys | None = None
-    """Secrets and labels of a keychain of sp(); None for any other."""
+    """Secrets and labels of an sp() keychain; None for any other."""
 
     @property
     def entries(self) -> set[int]:
@@ -171,7 +171,7 @@ class StoredKeychain(NamedTuple):
         return {row for run in self.runs for _, row in run.places()}
 
     def rows(self) -> list[tuple[int, ...]]:
-        """Return the row ids of each index, from index 0 to the first one without entries."""
+        """Return the row ids of each index, from index 0 up to the first one without entries."""
         ordered: list[tuple[int, ...]] = []
         for run in self.runs:
             if run.first != len(ordered):
@@ -201,7 +201,7 @@ class KeychainRows:
     def load(self) -> list[StoredKeychain]:
         """Return all keychains in the order in which they were added.
 
-        Raises StoreCorruptError if a run or a used index belongs to no keychain.
+        Raises StoreCorruptError if a run or a used index does not belong to a keychain.
         """
         runs: dict[int, list[IndexRun]] = {}
         for owner, *run in self._db.execute(
@@ -249,7 +249,7 @@ class KeychainRows:
         return {owner: (row[0], bool(row[1])) for owner, row in found.items() if row is not None}
 
     def verify(self) -> None:
-        """Raises StoreCorruptError if a window has gaps, or entries that the watch list lacks."""
+        """Raise StoreCorruptError if a window has gaps, or contains entries that the watch list lacks."""
         query = "SELECT count(*) FROM watch WHERE id >= ? AND id < ?"
         for each in self.load():
             ends = list(accumulate((run.first + run.indexes for run in each.runs), max))
@@ -272,7 +272,7 @@ class KeychainRows:
     # Within a commit
 
     def put(self, new: NewKeychain, account: int | None) -> None:
-        """Write a new keychain, or the changed values of a stored one. `account` is the id of its account."""
+        """Store a new keychain, or the changed values of an existing one. `account` is the id of its account."""
         row = self._row(new.name)
         if row is None:
             (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM keychains").fetchone()
@@ -281,23 +281,23 @@ class KeychainRows:
             self._replace(row, (row[0], *new, row[6], account))
 
     def respell(self, names: Mapping[str, str]) -> None:
-        """Give stored keychains other spellings of their descriptors, which are their names, by the old names."""
+        """Change how the descriptors that name stored keychains are spelled, by their old names."""
         for old, new in names.items():
             row = self._stored(old)
             self._replace(row, (row[0], new, row[2], new, *row[4:]))
 
     def claim(self, name: str, account: int | None) -> None:
-        """Let a stored keychain belong to an account."""
+        """Put a stored keychain into an account."""
         row = self._stored(name)
         self._replace(row, (*row[:7], account))
 
     def relabel(self, name: str, label: str | None) -> None:
-        """Give a stored keychain another label. The caller writes the labels of its entries."""
+        """Relabel a stored keychain. The caller stores the labels of its entries."""
         row = self._stored(name)
         self._replace(row, (*row[:2], label, *row[3:]))
 
     def keep_revealed_of(self, account: int) -> None:
-        """Keep the scripts that the keychains of an account have revealed, before its entries are removed."""
+        """Before an account's entries are removed, save the scripts that its keychains have revealed."""
         query = (
             "SELECT DISTINCT watch.value FROM keychains JOIN runs ON runs.keychain = keychains.id AND runs.first < ?"
             " JOIN watch ON watch.id >= runs.entry AND watch.id < runs.entry + (? - runs.first) * runs.scripts"
@@ -309,7 +309,7 @@ class KeychainRows:
                 self.keep_revealed_scripts(script for (script,) in self._db.execute(query, (revealed, revealed, owner)))
 
     def keep_revealed_scripts(self, scripts: Iterable[bytes]) -> None:
-        """Write scripts that removed keychains have revealed."""
+        """Store scripts that removed keychains have revealed."""
         known = self.revealed_scripts()
         for script in scripts:
             if script not in known:
@@ -328,16 +328,16 @@ class KeychainRows:
             self._rows.remove("sp_keys", "keychain = ?", (owner,))
 
     def put_silent(self, name: str, keys: SilentKeys) -> None:
-        """Write the secrets and the labels of a stored keychain of sp()."""
+        """Store the secrets and labels of a stored sp() keychain."""
         owner = self._stored(name)[0]
         self._rows.put("sp_keys", (owner, *keys.encoded()), "keychain = ?", (owner,))
 
     def outputs(self) -> dict[int, tuple[int | None, bytes]]:
-        """Return label and tweak of each silent payment that was found, by the row id of its script."""
+        """Return the label and tweak of each silent payment found, by the row id of its script."""
         return {row: (label, tweak) for row, tweak, label in self._db.execute(_SILENT_OUTPUTS)}
 
     def put_output(self, row: int, label: int | None, tweak: bytes) -> None:
-        """Write what is known of a silent payment."""
+        """Store the label and the tweak of a silent payment."""
         self._rows.put("sp_outputs", (row, tweak, label), "entry = ?", (row,))
 
     def _replace(self, row: tuple[Any, ...], new: tuple[Any, ...]) -> None:
@@ -357,7 +357,7 @@ class KeychainRows:
         return row
 
     def change(self, change: KeychainChange) -> None:
-        """Write used indexes and a new end of the window."""
+        """Store used indexes and a new end of the window."""
         row = self._stored(change.name)
         owner = row[0]
         for index in change.used:
@@ -384,15 +384,16 @@ class KeychainRows:
             self._rows.insert("revealed", (identity, *after))
 
     def revealed_by(self, scripts: Iterable[bytes]) -> int:
-        """Return the end of the revealed indexes of a keychain, perhaps a removed one, by its scripts of index 0."""
+        """Return the end of a keychain's revealed indexes, even if it was removed, given its scripts at index 0."""
         query = "SELECT next FROM revealed WHERE keychain = ?"
         row = self._db.execute(query, (identity_of(scripts),)).fetchone()
         return 0 if row is None else int(row[0])
 
     def keep_revealed(self, rows: Iterable[tuple[bytes, int]]) -> None:
-        """Write the identities of keychains and their revealed indexes, from a damaged database.
+        """Store the identities of keychains and their revealed indexes, saved from a damaged database.
 
-        The keychains do not stay exclusive: the damaged database may be older than the revealed indexes.
+        The keychains do not stay exclusive, because more addresses may have been revealed since the damaged database
+        was written.
         """
         for identity, revealed in rows:
             self._reveal(identity, revealed, exclusive=False)
@@ -412,7 +413,7 @@ def salvaged(
     present: Collection[int],
     silent: Mapping[int, SilentKeys],
 ) -> list[StoredKeychain]:
-    """Return the keychains whose rows could be read, each with the part of its window that is complete."""
+    """Return the keychains whose rows are readable, each with the complete part of its window."""
     found: list[StoredKeychain] = []
     sound = [(owner, IndexRun(*run)) for owner, *run in runs]
     uses = list(used)

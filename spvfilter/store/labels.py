@@ -1,7 +1,7 @@
-"""Labels of the wallet's database (BIP-329), and the outputs that are frozen.
+"""BIP-329 labels in the wallet's database, and frozen outputs.
 
-The label of a watched address is on its entry of the watch list, and nowhere else. All other labels are rows of the
-table `labels`. A label for an address that is not watched waits there until the address is watched.
+The label of a watched address is stored only with its entry in the watch list. All other labels are rows of the table
+`labels`, where a label for an unwatched address waits until the address is watched.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _KNOWN = ("tx", "addr", "pubkey", "input", "output", "xpub")
 
 @public
 class ImportedLabels(NamedTuple):
-    """The result of an import of labels."""
+    """The result of importing labels."""
 
     labels: int
     """Number of labels that were stored."""
     frozen: tuple[OutPoint, ...]
-    """Outputs that are frozen now and were not before, perhaps of other wallets."""
+    """Outputs that the import froze, perhaps of other wallets."""
     unfrozen: tuple[OutPoint, ...]
-    """Outputs that were frozen before and are not any more."""
+    """Outputs that the import unfroze."""
 
 
 class _Row(NamedTuple):
@@ -62,9 +62,9 @@ def _made(*fields: Any) -> Label:
 
 
 def script_of(label: Label, network: Network) -> bytes | None:
-    """Return the script of an address whose label belongs to its entry of the watch list, if there is one.
+    """Return the script of an address whose label belongs to its entry in the watch list, if there is one.
 
-    None for another type, for a record with an origin, and for an address of another network.
+    None for other types of records, for a record with an origin, and for another network's address.
     """
     if label.type != "addr" or label.origin is not None:
         return None
@@ -75,7 +75,7 @@ def script_of(label: Label, network: Network) -> bytes | None:
 
 
 def is_sound(row: Sequence[Any]) -> bool:
-    """Return True if a row of the table `labels` has the fields of a valid label."""
+    """Return True if a row of the table `labels` contains a valid label."""
     try:
         found = _Row(*row)
         _made(found.type, found.ref, found.label, found.origin or None, None, found.read())
@@ -85,7 +85,7 @@ def is_sound(row: Sequence[Any]) -> bool:
 
 
 class LabelRows:
-    """Writes labels within a commit."""
+    """Stores labels within a commit."""
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, network: Network) -> None:
         self._db = db
@@ -93,9 +93,9 @@ class LabelRows:
         self._network = network
 
     def write(self, labels: Iterable[Label]) -> dict[int, str]:
-        """Write labels, and return the labels of entries of the watch list, by the ids of their rows.
+        """Store labels, and return those of watch list entries, by their row ids.
 
-        A later label replaces an earlier one of the same record. An empty text removes the label.
+        A later label replaces an earlier one for the same record. An empty text removes the label.
         """
         labels = list(labels)
         entries = self._entries({script for each in labels if (script := script_of(each, self._network)) is not None})
@@ -152,7 +152,7 @@ class LabelRows:
         return found
 
     def waiting_for(self, scripts: Iterable[bytes]) -> list[Label]:
-        """Return the labels of addresses with these scripts that were imported before the addresses were watched."""
+        """Return the imported labels that wait for addresses with these scripts to be watched."""
         query = "SELECT label FROM labels WHERE type = 'addr' AND origin = '' AND ref = ? AND label IS NOT NULL"
         found: list[Label] = []
         for script in scripts:
@@ -161,13 +161,13 @@ class LabelRows:
         return found
 
     def joined(self, script: bytes) -> None:
-        """Remove the label of an address that waits for its entry, as the entry has one now, or had one."""
+        """Remove the waiting label of an address, because its entry now has, or had, a label."""
         if (address := script_to_address(script, self._network)) is not None:
             self._merge(Label("addr", address), address, "")
 
 
 def stored_labels(checked: Checked, network: Network) -> Iterator[Label]:
-    """Yield all labels of the database, sorted by type, ref and origin. Raises ValueError for a damaged row."""
+    """Yield all labels in the database, sorted by type, ref and origin. Raises ValueError for a damaged row."""
     entries = dict(_entry_labels(checked, network))
     frozen = {str(OutPoint.parse(outpoint)) for (outpoint,) in checked("frozen", "FROM frozen", ())}
     rows = [_Row(*row) for row in checked("labels", "FROM labels", ())]
@@ -198,6 +198,6 @@ def _entry_labels(checked: Checked, network: Network) -> Iterator[tuple[str, str
 
 
 def label_of(checked: Checked, kind: str, ref: str) -> str | None:
-    """Return the label of a transaction or an output. A record without origin precedes records with one."""
+    """Return the label of a transaction or an output. A record without an origin takes precedence."""
     where = "FROM labels WHERE type = ? AND ref = ? AND label IS NOT NULL ORDER BY origin LIMIT 1"
     return next((row[3] for row in checked("labels", where, (kind, ref))), None)

@@ -1,7 +1,7 @@
-"""Ledger of the wallet's database: writes matches and transactions, and the values that are computed from them.
+"""Ledger: stores a wallet's matches and transactions, and the values that are computed from them.
 
-Computed values are unspent coins, net values, labels and totals. The same commit writes them for each coin and
-transaction that it changes. A balance is then three numbers, and a page of the history is a range of an index.
+Computed values are unspent coins, net values, labels and totals. A commit updates them for each coin and transaction
+that it changes. Reading a balance then takes three numbers, and a page of the history is a range of an index.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
 
 UNCONFIRMED_PLACE = 1 << 62
-"""Places of unconfirmed transactions in the history begin here, above those of all blocks."""
+"""First place of unconfirmed transactions in the history, above those of all blocks."""
 NOT_LISTED = -1
-"""Place of a transaction that the history does not show."""
+"""Place of a transaction that is not shown in the history."""
 WAITING_PLACE = -2
-"""Place of a foreign transaction that matches, and that the history does not show because it waits."""
+"""Place of a matching foreign transaction that is not shown in the history, because it is waiting."""
 _MASK = (1 << 32) - 1
 """Highest position in a block."""
 
@@ -51,9 +51,10 @@ class TxStatus(StrEnum):
     REFUSED = "refused"
     """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
     WAITING = "waiting"
-    """It does not count yet. Somebody else's transaction waits until a second network group announces it.
+    """It does not count yet.
 
-    If peers already have a conflicting broadcast of this wallet, a new one waits until a peer requests it."""
+    Somebody else's transaction waits until a second network group announces it. If peers already have a conflicting
+    broadcast by this wallet, a new one waits until a peer requests it."""
 
     @property
     def counts(self) -> bool:
@@ -68,7 +69,7 @@ class TxStatus(StrEnum):
 
 @public
 class StoredMatch(NamedTuple):
-    """A match in the database, with its block in the best chain."""
+    """A match in the database, and its block in the best chain."""
 
     hit: Hit
     """The output or input that matches."""
@@ -99,23 +100,22 @@ class StoredTx(NamedTuple):
     status: TxStatus
     """Status of the transaction."""
     broadcast_seq: int | None
-    """Number of the wallet's latest broadcast of the transaction, ascending in time; None for a foreign transaction."""
+    """Number of the wallet's latest broadcast of it, ascending in time; None for a foreign transaction."""
     first_seen: int | None = None
-    """When the transaction was first seen unconfirmed (Unix time); None if a block was the first to show it.
+    """When it was first seen unconfirmed (Unix time); None if it was first seen in a block.
     """
     first_height: int = 0
-    """Searched height at that time."""
+    """The searched height at that time."""
     expires_at: int = 0
-    """When the transaction expires unless a block contains it (Unix time)."""
+    """When it expires unless a block contains it (Unix time)."""
     last_seen: int = 0
-    """Number of the latest recorded observation; 0 if it was never observed. Broadcasts are numbered by the same
-    counter."""
+    """Number of the latest recorded observation, from the same counter as broadcasts; 0 if it was never observed."""
     dropped: str | None = None
-    """Why the wallet dropped it: abandoned, rejected or expired; None if it did not."""
+    """Why the wallet dropped it: abandoned, rejected or expired. None if it did not."""
     dropped_seq: int = 0
     """Number of the drop, from the same counter."""
     block_hash: bytes | None = None
-    """Hash of its block in the best chain, 32 bytes in wire order; None if no block contains it."""
+    """Hash of its block in the best chain, 32 bytes in wire order; None if it is not in a block."""
     height: int | None = None
     """Height of this block."""
     position: int | None = None
@@ -123,23 +123,23 @@ class StoredTx(NamedTuple):
     conflicts_with: bytes | None = None
     """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     is_listed: bool = True
-    """True if the history shows it. Other rows are transactions that only decide the status of a listed one."""
+    """True if the history shows it. Other rows only affect the status of listed transactions."""
     hits: tuple[Hit, ...] = ()
-    """Matches of the transaction, given if it does not count toward the balance. This field is not stored."""
+    """Its matches, if it does not count toward the balance. Not stored."""
     signatures: str = "unknown"
     """Whether its signatures for coins of the wallet were verified: valid or unknown."""
     counts_since: int | None = None
-    """Number of the observation or block since which it may count, from the same counter; None if it waits."""
+    """Number of the observation or block since which it may count, from the same counter; None if it is waiting."""
     announced_by: str = ""
-    """Network groups that announced it before it counted, one on each line."""
+    """Network groups that announced it before it counted, one per line."""
     was_requested: bool = False
     """True if a peer requested or announced it after this wallet broadcast it."""
 
     @property
     def place(self) -> int:
-        """Place in the history, ascending: height and position, then unconfirmed transactions by their first second.
+        """Place in the history, ascending: by height and position, then unconfirmed ones by when they were first seen.
 
-        A transaction that ended without a block is placed above the block that was the tip when it was first seen.
+        A transaction that never confirmed is placed above the block that was the tip when it was first seen.
         """
         if not self.is_listed:
             return WAITING_PLACE if self.status is TxStatus.WAITING and self.hits else NOT_LISTED
@@ -151,24 +151,24 @@ class StoredTx(NamedTuple):
 
 
 def place_of(height: int, position: int) -> int:
-    """Return the place of a transaction of a block in the history."""
+    """Return the place in the history of a transaction in a block."""
     return height << 32 | position
 
 
 def kept_transactions(
     rows: Callable[[str, tuple[object, ...]], Iterable[tuple[Any, ...]]], above: int, own_above: int | None = None
 ) -> dict[bytes, StoredTx]:
-    """Return transactions by txid: all without a block, and confirmed ones above a height.
+    """Return transactions by txid: all that are not in a block, and confirmed ones above a height.
 
-    The result also has two kinds of deep confirmed transactions:
+    The result also includes two kinds of deeper confirmed transactions:
 
-    - A transaction that conflicts with a transaction without a block.
-    - A transaction that spends from one of the wallet's own without a block, which is confirmed through it.
+    - A transaction that conflicts with an unconfirmed one.
+    - A transaction that spends from one of the wallet's own that is not known to be in a block: it confirms that one.
 
     Args:
-        rows: Returns the rows of the table "transactions" that an SQL condition with values selects.
+        rows: Function that returns the rows of the table "transactions" selected by an SQL condition with values.
         above: The height.
-        own_above: A lower height that applies to transactions that this wallet broadcast.
+        own_above: A lower height, used for transactions that this wallet broadcast.
     """
     lowest = place_of(above + 1, 0)
     own_lowest = place_of(min(above, above if own_above is None else own_above) + 1, 0)
@@ -193,16 +193,16 @@ class Totals(NamedTuple):
     confirmed: int = 0
     """Sum of the outputs in blocks."""
     pending_in: int = 0
-    """Sum of the outputs of unconfirmed transactions that no transaction spends."""
+    """Sum of unspent outputs of unconfirmed transactions."""
     pending_out: int = 0
-    """Sum of the outputs in blocks that an unconfirmed transaction spends."""
+    """Sum of outputs in blocks that an unconfirmed transaction spends."""
     trusted: int = 0
-    """The part of `pending_in` that the wallet's own transactions created with only its own inputs."""
+    """The part of `pending_in` from the wallet's own transactions whose inputs are all its own."""
 
     def plus(
         self, value: int, height: int | None, spender: bytes | None, times: int = 1, *, is_trusted: bool = False
     ) -> Totals:
-        """Return the totals with a coin added (`times` 1) or removed (`times` -1)."""
+        """Return the totals after adding (`times` 1) or removing (`times` -1) a coin."""
         value *= times
         if height is None and spender is not None:
             return self
@@ -214,9 +214,9 @@ class Totals(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Totals:
-        """Read the bytes from the database. They are decimal, as fake payments can add up to more than 64 bits.
+        """Parse the bytes in the database. They are decimal, because fake payments can add up to more than 64 bits.
 
-        Totals of zero are empty or missing, whether or not there were coins before.
+        Totals of zero are stored as empty or missing, whether or not there were coins before.
         """
         return cls(*map(int, (raw or b"").split()))
 
@@ -225,7 +225,7 @@ class Totals(NamedTuple):
 
 
 class Ledger:
-    """Writes matches and transactions within a commit, and at its end the values computed from them."""
+    """Stores matches and transactions within a commit and, at its end, the values computed from them."""
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path, accounts: AccountRows) -> None:
         self._db = db
@@ -247,7 +247,7 @@ class Ledger:
         self._before.clear()
 
     def roll_back(self) -> None:
-        """Go back to the totals before a commit that has failed."""
+        """Restore the totals from before a failed commit."""
         for account, totals in self._before.items():
             if totals is None:
                 self._totals.pop(account, None)
@@ -257,7 +257,7 @@ class Ledger:
         self._forget()
 
     def verify(self) -> None:
-        """Read and check the totals. Raises StoreCorruptError if they are not the sums over the unspent coins."""
+        """Raise StoreCorruptError unless the stored totals are the sums of the unspent coins."""
         sums: dict[int | None, Totals] = {None: Totals.parse(self._rows.meta("totals"))}
         sums.update((account, Totals.parse(raw)) for account, raw in self._accounts.totals())
         found: dict[int | None, Totals] = {account: Totals() for account in sums}
@@ -306,7 +306,7 @@ class Ledger:
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
 
     def put(self, found: StoredMatch, entry: int) -> None:
-        """Write a match and replace its earlier state. `entry` is the row id of its entry in the watch list."""
+        """Store a match, replacing its earlier state. `entry` is the row id of its entry in the watch list."""
         hit, block, height, completeness, _ = found
         self._touch(hit.txid, hit.outpoint)
         place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
@@ -314,15 +314,15 @@ class Ledger:
         self._rows.put("matches", (*place, hit.value, hit.script, entry, block, height, completeness.value), *same)
 
     def keep(self, txid: bytes, tx: StoredTx | None) -> None:
-        """Write a transaction, or delete it if `tx` is None."""
+        """Store a transaction, or delete it if `tx` is None."""
         self._txs[txid] = tx
 
     def keep_branch(self, txid: bytes, block: bytes, branch: bytes) -> None:
-        """Write the merkle branch of a transaction in a block."""
+        """Store the merkle branch of a transaction in a block."""
         self._rows.put("branches", (txid, block, branch), "txid = ?", (txid,))
 
     def moved(self, entries: Collection[int]) -> None:
-        """Update the coins and the transactions of entries whose account has changed."""
+        """Update the coins and transactions of entries whose account has changed."""
         for txid, outpoint, entry in self._db.execute("SELECT txid, outpoint, entry FROM matches").fetchall():
             if entry in entries:
                 self._touch(txid, outpoint)
@@ -339,7 +339,7 @@ class Ledger:
     # At its end
 
     def settle(self) -> None:
-        """Write the values that are computed from the changes."""
+        """Store the values that follow from the changes."""
         for outpoint in self._coins:  # the account of a spend is that of its output
             query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1"
             self._touched.update((txid, None) for (txid,) in self._db.execute(query, (outpoint,)))
@@ -357,7 +357,7 @@ class Ledger:
         self._forget()
 
     def drop_account(self, account: int) -> None:
-        """Forget the totals of an account that is removed."""
+        """Forget the totals of a removed account."""
         self._before.setdefault(account, self._totals.pop(account, None))
 
     def _settle_coin(self, outpoint: bytes) -> None:

@@ -1,4 +1,4 @@
-"""WriterLock: keeps a second writer out of a wallet's database, by a file that names the process that holds it.
+"""WriterLock: keeps a second writer out of a wallet's database. The lock file names the process that holds it.
 
 SQLite's own exclusive lock would keep readers out as well. The lock also refuses a second writer in the same process.
 """

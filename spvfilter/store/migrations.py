@@ -1,4 +1,4 @@
-"""Migrations: brings a wallet's database to the current schema version, one tested step for each release.
+"""Migrations: bring a wallet's database to the current schema version, with one tested step for each release.
 
 Each step is one SQLite transaction. A step that fails, or whose process is killed, leaves the database as it was.
 """
@@ -41,14 +41,15 @@ FIRST_VALUES: Mapping[str, Row] = {
     "events": {"account": None},
     "transactions": {"signatures": "unknown", "counts_since": None, "announced_by": "", "was_requested": 0},
 }
-"""Values of older rows in the columns that were added after 0.2.0. `rebuild` also uses them."""
+"""Values that older rows get in columns added after 0.2.0. `rebuild` also uses them."""
 
 
 def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
     """Bring a database from a schema version to the current one. The caller holds the writer's lock.
 
     Raises:
-        StoreCorruptError: A row is damaged, or has a value that the new schema does not allow. The file is unchanged.
+        StoreCorruptError: A row is damaged or contains a value that the new schema does not allow. The file is
+            unchanged.
         sqlite3.Error: SQLite cannot write the file. The step that failed has changed nothing.
     """
     while version != SCHEMA_VERSION:

@@ -15,7 +15,7 @@ _KEYS = ("network", "magic", "signet_challenge")  # of the named values in the t
 
 
 def network_rows(network: Network) -> dict[str, bytes]:
-    """Return the named values that identify a network. All signets share one genesis block, but no magic."""
+    """Return the named values that identify a network. All signets share a genesis block, but their magics differ."""
     rows = {"network": network.genesis_hash, "magic": network.magic}
     return rows if network.signet_challenge is None else {**rows, "signet_challenge": network.signet_challenge}
 
@@ -30,9 +30,9 @@ def read_network(db: sqlite3.Connection, path: pathlib.Path) -> Network:
 
 
 def network_of(meta: Mapping[str, bytes]) -> Network | None:
-    """Return the network that some named values identify; None if they identify none.
+    """Return the network that some named values identify, or None.
 
-    A database without a magic is older than custom signets: it belongs to the network of its genesis block.
+    A database without a magic predates custom signets: it belongs to the network of its genesis block.
     """
     known = next((each for each in NETWORKS if each.genesis_hash == meta.get("network")), None)
     if known is None or "magic" not in meta:

@@ -1,4 +1,4 @@
-"""Checks that the files of an open database are still in place: changes to a removed or replaced file are lost."""
+"""Check that the files of an open database are in place, because changes to a removed or replaced file are lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILES = ("", "-wal")  # suffixes of the database's name
 class FileIdentity:
     """The files of an open database, by device and inode.
 
-    The write-ahead log is known from the first check on that finds it.
+    The write-ahead log is known once a check has found it.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -25,7 +25,7 @@ class FileIdentity:
         self.check()
 
     def check(self) -> None:
-        """Raises StoreError if a file was removed or replaced, OSError if it cannot be read."""
+        """Raise StoreError if a file was removed or replaced, OSError if it cannot be read."""
         for suffix, name in self._names.items():
             found = _identity(name)
             known = self._files.get(suffix)

@@ -1,10 +1,11 @@
-"""PSBTs, partially signed transactions (BIP-174 and 371), with the wallet's facts about their inputs and outputs.
+"""PSBTs, partially signed transactions (BIP-174 and 371), with all that the wallet knows about inputs and outputs.
 
-A PSBT that spends a silent payment has version 2 (BIP-370), because the tweak of the output has a field only there
-(BIP-376). Any other has version 0.
+A PSBT that spends a silent payment has version 2 (BIP-370), because only that version has a field for the output's
+tweak (BIP-376). Any other has version 0.
 
-A PSBT is its magic and a list of maps: one for the transaction, one for each input and one for each output. A map is a
-list of keys and values, each with its length before it. A zero byte ends it. The first byte of a key is its type.
+A PSBT consists of a magic and a list of maps: one for the transaction, one for each input and one for each output. A
+map is a list of keys and values, each preceded by its length, and ends with a zero byte. The first byte of a key is its
+type.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ Pair = tuple[int, bytes, bytes]
 def encode(
     tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
 ) -> bytes:
-    """Return the bytes of a PSBT, version 0. `xpubs` are more pairs of the first map."""
+    """Return the bytes of a PSBT, version 0. `xpubs` are additional pairs for the first map."""
     return _joined([[(0x00, b"", tx.raw), *xpubs], *inputs, *outputs])
 
 
 def encode_version_2(
     tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
 ) -> bytes:
-    """Return the bytes of a PSBT, version 2 (BIP-370), whose inputs and outputs may not change."""
+    """Return the bytes of a PSBT, version 2 (BIP-370), whose inputs and outputs must not change."""
     spans = tx.span
     head = [
         *xpubs,
@@ -84,7 +85,7 @@ def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Itera
     Args:
         output: The output that it spends.
         previous: The transaction of this output.
-        found: Scripts and keys of the output; None if the wallet has no descriptor for it.
+        found: Scripts and keys of the output; None if none of the wallet's descriptors derives it.
     """
     program = output.script_pubkey if found is None else found.redeem_script or output.script_pubkey
     version = _witness_version(program)
@@ -104,14 +105,14 @@ def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Itera
 
 
 class SilentSpend(NamedTuple):
-    """The secret and the key with which a signer spends a silent payment."""
+    """The secret and the key that a signer needs to spend a silent payment."""
 
     tweak: bytes
-    """Secret that, added to the private spend key, gives the private key of the output. Empty if it is not known."""
+    """Secret to add to the private spend key to get the output's private key. Empty if unknown."""
     spend_pubkey: bytes
     """Compressed public spend key."""
     origin: Origin | None
-    """Origin of the spend key, if the descriptor states it."""
+    """Origin of the spend key, if the descriptor gives it."""
 
 
 def silent_pairs(output: TxOut, found: SilentSpend) -> Iterator[Pair]:
@@ -123,7 +124,7 @@ def silent_pairs(output: TxOut, found: SilentSpend) -> Iterator[Pair]:
 
 
 def output_pairs(found: Spending | None) -> Iterator[Pair]:
-    """Yield the pairs of an output, by which a signing device recognizes change."""
+    """Yield the pairs of an output, which let a signing device recognize change."""
     if found is None:
         return
     yield from _scripts(found, redeem=0x00, witness=0x01, origin=0x02, tap_origin=0x07)
@@ -163,10 +164,11 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
         tx: The unsigned transaction.
         previous: Transactions of the wallet by txid.
 
-    Warns with DescriptorWarning about keys of the inputs that no signing device finds.
+    A DescriptorWarning names keys of the inputs that signing devices will not recognize.
 
     Raises:
-        ParameterError: The transaction is signed, spends an output that does not exist, or spends none of the wallet.
+        ParameterError: The transaction is signed, spends an output that does not exist, or does not spend the wallet's
+            outputs.
         DescriptorError: A descriptor has musig(), or the extra `descriptors` is missing.
     """
     if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):
@@ -197,7 +199,7 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
 
 
 def xpub_pairs(descriptors: Iterable[str]) -> list[Pair]:
-    """Return the pairs of the extended keys of multisig wallets, which devices that sign for one of them ask for.
+    """Return the pairs of a multisig wallet's extended keys, which signing devices ask for.
 
     A key without a known path from its master key is left out, as BIP-174 requires.
     """

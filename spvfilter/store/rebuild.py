@@ -1,4 +1,4 @@
-"""Salvage: reads the undamaged rows of a damaged wallet database, and moves the file aside.
+"""Salvage the undamaged rows of a damaged wallet database, and move the file aside.
 
 Databases of other programs are never touched.
 """
@@ -47,11 +47,11 @@ class Salvage(NamedTuple):
     watch: WatchList
     """Watch list of the readable entries."""
     last_event: int
-    """Number of the last event, or a number above every possible one if it cannot be read."""
+    """Number of the last event, or one above every possible number if it cannot be read."""
     own: dict[bytes, StoredTx]
     """Own transactions without a block, by txid."""
     labels: list[tuple[Any, ...]]
-    """Rows of labels that no entry of the watch list has."""
+    """Rows of labels that do not belong to an entry of the watch list."""
     frozen: list[tuple[Any, ...]]
     """Rows of frozen outputs."""
     revealed: list[tuple[bytes, int]]
@@ -61,7 +61,7 @@ class Salvage(NamedTuple):
 
 
 def salvage(file: Path, network: Network) -> Salvage:
-    """Read the undamaged rows of the watch list and of the named values; nothing if the file is not a database.
+    """Read the undamaged rows of the watch list and the named values; nothing if the file is not a database.
 
     Raises StoreForeignError for a database of another program or network, StoreLockedError, StoreReadOnlyError.
     """
@@ -178,7 +178,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def beside(file: Path) -> Path:
-    """Return the path for the new database, without files of an interrupted rebuild. Raises StoreError."""
+    """Return the path for the new database, after removing files of an interrupted rebuild. Raises StoreError."""
     made = file.with_name(f"{file.name}.rebuilt")
     with translated(made):
         for suffix in COMPANIONS:
@@ -187,14 +187,14 @@ def beside(file: Path) -> Path:
 
 
 def damaged(file: Path) -> Path:
-    """Return the path to which a damaged database is moved."""
+    """Return the path that a damaged database is moved to."""
     return file.with_name(f"{file.name}.damaged")
 
 
 def replace(file: Path, made: Path) -> None:
-    """Move the damaged database and its companions aside, and the new database into its place. Raises StoreError.
+    """Move the damaged database and its companion files aside, and the new one into its place. Raises StoreError.
 
-    At every moment one of the two is in place. Otherwise the next run could begin an empty database.
+    At every moment, one of the two is in place. Otherwise, the next run could start an empty database.
     """
     with translated(file):
         aside = damaged(file)

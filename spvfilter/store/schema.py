@@ -1,4 +1,4 @@
-"""The SQL schema of the wallet's database: tables, columns, and the values that each column may have."""
+"""The SQL schema of the wallet's database: its tables and columns, and the values that each column may contain."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _M31, _M32, _M63 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
 
 
 class Column(NamedTuple):
-    """A column, with the values that it may have.
+    """A column, with the values that it may contain.
 
-    SQLite checks them on writing. `check_row` and `check_rows` check them on reading.
+    SQLite checks them on writing, `check_row` and `check_rows` on reading.
     """
 
     kind: type[bytes | int | str]
     """Type of the values."""
     low: int = 0
-    """Lowest number, or lowest length of bytes."""
+    """Smallest number, or smallest length in bytes."""
     high: int = _M63
-    """Highest number, or highest length of bytes."""
+    """Largest number, or largest length in bytes."""
     is_optional: bool = False
     """True if the value may be NULL."""
     choices: tuple[str, ...] = ()
-    """The only texts that are allowed; any text if there are none."""
+    """The only texts allowed; if empty, any text is."""
     constraint: str = ""
-    """Further SQL constraint, such as PRIMARY KEY."""
+    """Additional SQL constraint, such as PRIMARY KEY."""
 
     def accepting(self) -> Callable[[object], bool]:
-        """Return a function that tells whether the column may have a value."""
+        """Return a function that tells whether the column may contain a value."""
         kind, low, high, is_optional, choices, _ = self
         if choices:
             return frozenset((*choices, None) if is_optional else choices).__contains__
@@ -50,7 +50,7 @@ class Column(NamedTuple):
         return lambda value: type(value) is str or (value is None and is_optional)
 
     def is_accepted(self, name: str) -> str:
-        """Return the same condition as `accepting` in SQL, for the column with this name."""
+        """Return the condition of `accepting` in SQL, for the column with this name."""
         if self.choices:
             found = f"typeof({name}) = 'text' AND {name} IN ({', '.join(map(repr, self.choices))})"
         elif self.kind is str:
@@ -295,11 +295,11 @@ ADDRESS_COLUMNS: Mapping[str, Column] = {
     "speed": _COUNT,
 }
 RUN_CLASSES = (*(16**number for number in range(1, 9)), 1 << 62)
-"""Largest number of entries, plus one, of a run of each class. Runs of 1 to 15 entries have class 0."""
+"""Exclusive upper limit of a run's length in each class, in entries. Runs of 1 to 15 entries are in class 0."""
 RUN_CLASS = " + ".join(f"(runs.indexes * runs.scripts >= {least})" for least in RUN_CLASSES[:-1])
-"""Class of a run in SQL. With an index by class, the runs that contain an entry are found among a few runs."""
+"""The class of a run in SQL. With an index by class, only a few runs need to be checked to find those with an entry."""
 HAS_VALUE = "watch.value = {0} AND substr(watch.value, -16) = substr({0}, -16)"
-"""Condition in SQL that an entry has a value. The index of entries contains only the end of each value."""
+"""SQL condition that an entry has a certain value. The index of entries contains only the end of each value."""
 INDEXES = (
     "CREATE INDEX keychains_by_account ON keychains (account)",
     "CREATE INDEX matches_by_entry ON matches (entry, height)",
@@ -339,13 +339,13 @@ ACCEPTED = {  # condition in SQL that a row may have its values, which SQLite ch
 
 
 def row_name(table: str, row: Sequence[object]) -> str:
-    """Return the table and the first value of a row, for an error."""
+    """Return the table and the first value of a row, for an error message."""
     first = row[0].hex() if isinstance(row[0], bytes) else row[0]
     return f"table {table}, row {str(first)[:80]}"
 
 
 def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
-    """Check the type and the range of every value in a row without its mark.
+    """Check the type and range of every value in a row without its mark.
 
     Raises StoreCorruptError that names the table, the row's first value and the column.
     """
@@ -356,7 +356,7 @@ def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
 
 
 def check_rows(db: sqlite3.Connection, path: pathlib.Path, table: str) -> None:
-    """Check every row of a table as `check_row` does. SQLite does it ten times faster than Python."""
+    """Check every row of a table like `check_row`, but ten times faster, in SQLite."""
     columns = TABLES[table].columns
     accepted = " AND ".join(column.is_accepted(name) for name, column in columns.items())
     for row in db.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE NOT ({accepted}) LIMIT 1"):
@@ -369,7 +369,7 @@ def is_row(table: str, row: Sequence[object]) -> bool:
 
 
 def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Check that the file has exactly the tables and indexes of this schema, and nothing else, such as a trigger.
+    """Check that the file contains exactly the tables and indexes of this schema, and nothing else, such as a trigger.
 
     Raises StoreCorruptError.
     """
@@ -387,7 +387,7 @@ def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:
 def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
     """Return the schema version of a database.
 
-    Raises StoreForeignError for another program's database, and for a version that this program cannot read or migrate.
+    Raises StoreForeignError for another program's database, or a version that this program cannot read or migrate.
     """
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -406,7 +406,7 @@ def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
 
 
 def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Raises StoreForeignError unless this is a database of this package with the current schema version.
+    """Raise StoreForeignError unless this is a database of this package with the current schema version.
 
     Raises StoreCorruptError if its tables are not those of this schema.
     """

@@ -1,4 +1,4 @@
-"""Transactions of a wallet with their effects on its scripts, as an Electrum server needs them."""
+"""A wallet's transactions and their effects on its scripts, for an Electrum server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OutputEffect(NamedTuple):
 
 @public
 class TxEffects(NamedTuple):
-    """A transaction of the wallet that counts, with its effects on scripts."""
+    """A transaction of the wallet that counts, and its effects on scripts."""
 
     txid: bytes
     """Txid, 32 bytes in wire order."""
@@ -40,7 +40,7 @@ class TxEffects(NamedTuple):
     position: int
     """Position in its block, from 0."""
     effects: tuple[OutputEffect, ...]
-    """Outputs of the wallet that it creates and spends."""
+    """The wallet's outputs that it creates and spends."""
     fee: int = 0
     """Fee of an unconfirmed transaction in satoshi; 0 if the value of an input is unknown."""
     has_unconfirmed_parent: bool = False
@@ -61,7 +61,7 @@ class TxEffects(NamedTuple):
 
 @public
 class TxProof(NamedTuple):
-    """A transaction that the database has, with its status and its place in the best chain."""
+    """A transaction in the database, with its status and its place in the best chain."""
 
     txid: bytes
     """Txid, 32 bytes in wire order."""
@@ -72,13 +72,13 @@ class TxProof(NamedTuple):
     is_own: bool
     """True if this wallet broadcast it."""
     height: int | None
-    """Height of its block; None if no block of the best chain contains it."""
+    """Height of its block; None if it is not in the best chain."""
     block_hash: bytes | None
-    """Hash of its block, 32 bytes in wire order; None if no block of the best chain contains it."""
+    """Hash of its block, 32 bytes in wire order; None if it is not in the best chain."""
     position: int | None
-    """Position in its block, from 0; None if no block of the best chain contains it."""
+    """Position in its block, from 0; None if it is not in the best chain."""
     branch: bytes | None
-    """Merkle branch, 32 bytes for each level, deepest first; None if the database lacks it."""
+    """Merkle branch, 32 bytes for each level, deepest first; None if it is not in the database."""
 
     @property
     def txid_hex(self) -> str:
@@ -92,7 +92,7 @@ class TxProof(NamedTuple):
 
 
 def effects_of(checked: Checked, txids: Iterable[bytes] | None) -> list[TxEffects]:
-    """Return transactions that count: those named, or all. See `Views.effects`."""
+    """Return all or some of the transactions that count. See `Views.effects`."""
     found: dict[bytes, list[tuple[Any, ...]]] = {}
     for row in checked("matches", "FROM matches", ()) if txids is None else _matches_of(checked, txids):
         if row[9] != 0:  # the height: nobody can spend outputs of the genesis block
@@ -101,7 +101,7 @@ def effects_of(checked: Checked, txids: Iterable[bytes] | None) -> list[TxEffect
 
 
 def proof_of(checked: Checked, txid: bytes) -> TxProof | None:
-    """Return a transaction of the database with its merkle branch; None if the database lacks the transaction."""
+    """Return a transaction in the database with its merkle branch; None if the transaction is not there."""
     row = next(checked("transactions", "FROM transactions WHERE txid = ?", (txid,)), None)
     if row is None:
         return None
@@ -115,7 +115,7 @@ def proof_of(checked: Checked, txid: bytes) -> TxProof | None:
 
 
 def confirmed_in(checked: Checked, block: bytes, txids: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield those of some transactions that the database has in a block of the best chain."""
+    """Yield the given transactions that the database knows in a block of the best chain."""
     for at in range(0, len(txids), _PER_QUERY):
         part = txids[at : at + _PER_QUERY]
         where = f"FROM transactions WHERE txid IN ({', '.join('?' * len(part))})"

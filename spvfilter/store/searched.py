@@ -1,8 +1,8 @@
-"""Searched: the blocks that were searched for each entry of the watch list, in a compact form.
+"""Searched: which blocks were searched for each entry of the watch list, in a compact form.
 
-The row id of an entry is higher than all earlier ones and is never used again. Entries that follow each other and were
-searched for in the same blocks form one group. A wallet with a million addresses and one start has one group. Groups
-that become equal, as blocks are searched for all entries, are joined.
+An entry's row id is higher than all earlier ones and is never reused. Adjacent entries that were searched for in the
+same blocks form a group. A million addresses with the same start form a single group. Groups that become equal, as
+blocks are searched for all entries, are joined.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def join(ranges: Iterable[BlockRange]) -> Ranges:
 
 
 def cut(ranges: Ranges, height: int) -> Ranges:
-    """Return the part of ranges up to a height."""
+    """Return the parts of ranges up to a height."""
     return tuple(BlockRange(first, min(last, height)) for first, last in ranges if first <= height)
 
 
 def gaps(ranges: Ranges, last: int, first: int = 0) -> Ranges:
-    """Return the heights from `first` to `last` that are in none of the ranges."""
+    """Return the heights from `first` to `last` that are not in any of the ranges."""
     found: list[BlockRange] = []
     for each in ranges:
         if each.last < first:
@@ -66,7 +66,7 @@ def gaps(ranges: Ranges, last: int, first: int = 0) -> Ranges:
 
 
 def common(one: Ranges, other: Ranges) -> Ranges:
-    """Return the heights that are in both lists of ranges."""
+    """Return the heights that two lists of ranges have in common."""
     pairs = (BlockRange(max(a.first, b.first), min(a.last, b.last)) for a in one for b in other)
     return tuple(sorted(each for each in pairs if each.first <= each.last))
 
@@ -98,10 +98,10 @@ def _whole(number: object) -> int | None:
 
 @public
 class Searched:
-    """Record of the blocks that were searched for each entry of a wallet.
+    """A record of the blocks that were searched for each entry of a wallet.
 
-    A block counts as searched for an entry if the wallet has every output in it that pays the entry. It must also have
-    every input that spends an output from an earlier block that counts.
+    A block counts as searched for an entry if the wallet knows every output in it that pays the entry. It must also
+    know every input that spends an output from an earlier block that counts.
     """
 
     def __init__(self, groups: Sequence[EntryGroup] = (), start: int | None = None, next_id: int = 1) -> None:
@@ -117,7 +117,7 @@ class Searched:
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Self:
-        """Read the result of `encode`; None is a new database. Raises StoreCorruptError for other bytes."""
+        """Parse the result of `encode`; None is for a new database. Raises StoreCorruptError for anything else."""
         if raw is None:
             return cls()
         try:
@@ -155,7 +155,7 @@ class Searched:
         return json.dumps([self.start, self.next_id, self.groups(), *wanted], separators=(",", ":")).encode("ascii")
 
     def groups(self) -> list[EntryGroup]:
-        """Return the groups by ascending id."""
+        """Return the groups in ascending order of their ids."""
         if self._fresh is not None:
             fresh, self._fresh = self._fresh, None
             self._set(EntryGroup(first, join([*ranges, fresh])) for first, ranges in self._groups)
@@ -187,7 +187,7 @@ class Searched:
 
     @property
     def lowest(self) -> int | None:
-        """Height of the lowest block that was searched for any entry; None if there is none."""
+        """Height of the lowest block that was searched for any entry, or None."""
         return min((ranges[0].first for _, ranges in self.groups() if ranges), default=None)
 
     def skipped(self, height: int) -> Ranges:
@@ -197,10 +197,10 @@ class Searched:
     # Changes
 
     def add_entries(self, number: int, like: int | None = None) -> int:
-        """Add a number of entries, and return the row id of the first.
+        """Add a number of entries, and return the row id of the first one.
 
-        No block was searched for them yet. With `like`, the row id of another entry, the blocks that were searched for
-        this entry count for the new entries as well.
+        No blocks were searched for them yet. If `like` is the row id of another entry, blocks that were searched for it
+        count for the new entries as well.
         """
         first = self.next_id
         self.next_id += number
@@ -231,7 +231,7 @@ class Searched:
         """Record that blocks above a height are searched again. `cursor` is the searched height.
 
         If one of these blocks was skipped for a group, it may contain a coin whose spend was overlooked in a later
-        block. For that group all blocks above the height no longer count as searched.
+        block. For that group, no block above the height counts as searched any longer.
         """
         groups = self.groups()
         self._set(

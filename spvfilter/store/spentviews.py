@@ -1,4 +1,4 @@
-"""Facts of a database about the inputs of a transaction, for its check."""
+"""A database's facts about the inputs of a transaction, to check the transaction."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
 
 
 class StoreFacts:
-    """The facts of a database for the check of a transaction. All reads must see the same commit.
+    """A database's facts for checking a transaction. All reads must see the same commit.
 
-    The database does not know what peers accept and which fees they require.
+    A database does not know what peers accept or which fees they require.
     """
 
     def __init__(self, checked: Checked, db: sqlite3.Connection, path: pathlib.Path, tip: int) -> None:
@@ -51,7 +51,7 @@ class StoreFacts:
         return None if row is None else stored_tx(row)
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return what is known about the transaction that an outpoint names."""
+        """Return the known facts about the transaction of an outpoint."""
         stored, index = self._stored(outpoint[:32]), OutPoint.parse(outpoint).index
         if stored is None:
             return KnownParent()
@@ -61,7 +61,7 @@ class StoreFacts:
         return KnownParent(count, output, stored.height if is_confirmed else None, not is_confirmed, tx.is_coinbase)
 
     def conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return the finding if a block contains the transaction or a conflicting one."""
+        """Return a finding if a block contains the transaction or a conflicting one."""
         stored = self._stored(tx.txid)
         if stored is not None and stored.status is TxStatus.CONFIRMED:
             message = "a block contains the transaction"
@@ -75,7 +75,7 @@ class StoreFacts:
         return None
 
     def family_conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return the finding if a parent conflicts with a block or was abandoned."""
+        """Return a finding if a parent conflicts with a block or was abandoned."""
         for parent in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             stored, name = self._stored(parent), hash_to_hex(parent)
             if stored is None or stored.status not in (TxStatus.CONFLICTED, TxStatus.ABANDONED):
@@ -88,7 +88,7 @@ class StoreFacts:
         return None
 
     def replaced(self, tx: Transaction) -> list[Replaced]:
-        """Return own pending transactions with the same inputs. Peers may not have accepted them."""
+        """Return the wallet's own pending transactions that share inputs. Peers may not have accepted them."""
         where = "FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NULL"
         found = dict[bytes, Replaced]()
         for outpoint in tx.inputs:

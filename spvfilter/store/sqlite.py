@@ -1,4 +1,4 @@
-"""SQLite files: creation with mode 0600, errors by cause, and a checksum over each row."""
+"""SQLite files: create them with mode 0600, sort errors by cause, and keep a checksum of each row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BY_ERRNO = {
 
 
 def check_sqlite(path: pathlib.Path) -> None:
-    """Raises StoreError if the SQLite library of this Python is too old for STRICT tables."""
+    """Raise StoreError if this Python's SQLite library is too old for STRICT tables."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         raise StoreError(
             f"{path}: a wallet's database needs SQLite 3.37 or later, and this Python uses {sqlite3.sqlite_version}:"
@@ -43,9 +43,9 @@ def check_sqlite(path: pathlib.Path) -> None:
 
 
 def create(path: pathlib.Path) -> bool:
-    """Create an empty file of mode 0600 unless it exists. Returns True if it was created.
+    """Create an empty file of mode 0600 unless it exists. Return True if it was created.
 
-    Raises OSError, even if an existing file cannot be written.
+    Raises OSError, even if the file exists but cannot be written.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -74,7 +74,7 @@ def _by_code() -> dict[int, tuple[type[StoreError], str]]:
 
 @contextmanager
 def translated(path: pathlib.Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the system into StoreError and its subclasses."""
+    """Turn errors from SQLite and the system into StoreError and its subclasses."""
     try:
         yield
     except sqlite3.Error as error:
@@ -98,9 +98,9 @@ _MALFORMED = (FormatError, KeyError, IndexError, TypeError, AttributeError, Over
 
 @contextmanager
 def reading(path: pathlib.Path) -> Iterator[None]:
-    """Turn errors about values of the database into StoreCorruptError, and other errors as `translated` does.
+    """Turn errors about values in the database into StoreCorruptError, and others as `translated` does.
 
-    An error of this package about the caller's arguments passes, such as ParameterError.
+    This package's errors about the caller's arguments pass through, such as ParameterError.
     """
     with translated(path):
         try:
@@ -112,21 +112,21 @@ def reading(path: pathlib.Path) -> Iterator[None]:
 
 
 mark: Callable[[str, Iterable[object]], int] = row_mark
-"""The checksum of a row in its last column: see `kernel.row_mark`."""
+"""The checksum in the last column of a row: see `kernel.row_mark`."""
 
 
 def number(value: int) -> bytes:
-    """Return a number as 8 bytes LE, signed."""
+    """Return a number as 8 signed little-endian bytes."""
     return value.to_bytes(8, "little", signed=True)
 
 
 def numbers(raw: bytes) -> list[int]:
-    """Read a sequence of results of `number`."""
+    """Parse concatenated results of `number`."""
     return [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw), 8)]
 
 
 class MarkedRows:
-    """Tables whose last column, the mark, is a checksum over the other columns.
+    """Tables whose last column, the mark, is a checksum of the other columns.
 
     The sum of a table's marks detects missing rows. The table "meta" (key, value, mark) stores the sums of the other
     tables.
@@ -134,7 +134,7 @@ class MarkedRows:
     Args:
         db: Connection to the database.
         path: Path of the file, for errors.
-        columns: Columns of each table that its marks cover.
+        columns: The columns of each table that its marks cover.
         check: Function that checks the values of all rows of a table and raises StoreCorruptError.
     """
 
@@ -159,13 +159,13 @@ class MarkedRows:
         self._sums = dict(sorted(sums.items()))
 
     def verify(self) -> None:
-        """Raises StoreCorruptError if a row is damaged or missing."""
+        """Raise StoreCorruptError if a row is damaged or missing."""
         self.count()
         if self.numbers("sums") != list(self._sums.values()):
             raise StoreCorruptError(f"{self._path}: rows are missing")
 
     def take_sum(self, table: str) -> None:
-        """Count the rows that a table has already, before `write_sums`."""
+        """Sum up the rows already in a table, before `write_sums`."""
         self._sums[table] = self._sum(table)
 
     def _sum(self, table: str) -> int:
@@ -180,11 +180,11 @@ class MarkedRows:
         return total & _M63
 
     def insert(self, table: str, row: Sequence[object]) -> None:
-        """Write a new row. In "meta", which no sum covers, it replaces the row with the same key."""
+        """Write a new row. In "meta", which has no sum, it replaces the row with the same key."""
         self._insert(table, row, "OR REPLACE " if table == "meta" else "")
 
     def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
-        """Write a row. It replaces the row with the same key, which an SQL condition and its values select."""
+        """Write a row, replacing the row with the same key, which an SQL condition and its values select."""
         if not self._insert(table, row, "OR IGNORE "):
             self.remove(table, where, values)
             self._insert(table, row, "")
@@ -199,7 +199,7 @@ class MarkedRows:
         return True
 
     def remove(self, table: str, where: str, values: Sequence[object]) -> None:
-        """Delete the rows that fulfil an SQL condition."""
+        """Delete the rows that match an SQL condition."""
         for (stated,) in self._db.execute(f"DELETE FROM {table} WHERE {where} RETURNING mark", values).fetchall():
             if table in self._sums:
                 self._sums[table] = self._sums[table] - stated & _M63
@@ -229,9 +229,9 @@ class MarkedRows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything that the block writes, or nothing. If this raises, `is_committed` tells which.
+        """Commit everything that the `with` block writes, or nothing. If this raises, `is_committed` tells which.
 
-        A signal that arrives during the wait for the disk can raise after the commit.
+        A signal that arrives while waiting for the disk can raise after the commit.
         """
         before = dict(self._sums)
         self.is_committed, is_written = False, False
@@ -252,11 +252,11 @@ class MarkedRows:
             raise
 
     def write_sums(self) -> None:
-        """Write the sums of the marks, at the end of a transaction."""
+        """Write the sums of the marks at the end of a transaction."""
         self.set_meta("sums", self._all_sums())
 
     def check_unchanged(self) -> None:
-        """Raises StoreLockedError if another process has written the file despite the lock; within a transaction."""
+        """Within a transaction, raise StoreLockedError if another process has written the file despite the lock."""
         if self.meta("sums") != self._all_sums():
             raise StoreLockedError(f"{self._path}: another process has changed it in the meantime")
 

@@ -1,11 +1,11 @@
 """Store: a wallet's database, one SQLite file with headers, watch list, coins, matches, filters and events.
 
 A batch changes all of them in one transaction, so the state is consistent even if the process is killed. SQLite has no
-checksums. Therefore each row carries one over its contents, each table has the sum of its rows' checksums, and headers
-are linked by their hashes. A damaged file is refused and never gives a wrong match.
+checksums, so each row carries one, each table has the sum of its rows' checksums, and headers are linked by their
+hashes. A damaged file is refused and never yields a wrong match.
 
-Use the object from one thread at a time. The file and its companions have mode 0600, as they reveal what the wallet
-owns.
+Use the object from one thread at a time. The file and its companions have mode 0600, because they reveal what the
+wallet owns.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ _PATIENCE_S = 5.0  # wait for a reader that recovers the file after a crash, or 
 
 @public
 class Store:
-    """A wallet's database for writing, as a light client uses it; `open` opens it.
+    """A wallet's database, opened for writing with `open`, as a light client does.
 
-    Programs that only read use `WalletStore`. Methods raise StoreError, or one of its subclasses that names the cause.
+    Programs that only read should use `WalletStore`. Methods raise StoreError, or a subclass that names the cause.
     """
 
     def __init__(self, path: Path, network: Network, connection: sqlite3.Connection, lock: WriterLock | None) -> None:
@@ -114,11 +114,11 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
-        """Open a database or create it, and check all of it except the compact filters.
+        """Open or create a database, and check everything in it except the compact filters.
 
-        A database of version 0.2.0 or later is migrated to the current schema. With `rebuild` a damaged or older
-        database is moved to a file whose name ends in `.damaged`. A new database gets its watch list, labels, bookmarks
-        and filter parameters, as far as they can be read. Headers and matches must be downloaded again.
+        A database of version 0.2.0 or later is migrated to the current schema. With `rebuild`, a damaged or older
+        database is moved to a file whose name ends in `.damaged`. As far as they can be read, its watch list, labels,
+        bookmarks and filter parameters go into a new database. Headers and matches must be downloaded again.
 
         Args:
             path: Path of the file, or `MEMORY` for a database without a file.
@@ -265,7 +265,7 @@ class Store:
         replace(file, made)
 
     def close(self) -> None:
-        """Close the file; no other method may be called afterwards."""
+        """Close the file. Do not call other methods afterwards."""
         self._db.close()
         if self._lock is not None:
             self._lock.release()
@@ -312,7 +312,7 @@ class Store:
 
     @property
     def secret(self) -> bytes:
-        """Secret of the wallet: 32 random bytes from the creation of the database."""
+        """Secret of the wallet: 32 random bytes, drawn when the database was created."""
         return self._rows.meta("secret") or b""
 
     @property
@@ -322,10 +322,10 @@ class Store:
         return None if raw is None else Bip37Parameters.parse(raw)
 
     def import_labels(self, labels: Sequence[Label]) -> ImportedLabels:
-        """Write labels (BIP-329), and return which outputs this froze and unfroze.
+        """Store labels (BIP-329), and return which outputs this froze and unfroze.
 
         Args:
-            labels: The labels. A later label replaces an earlier one of the same record.
+            labels: The labels. A later label replaces an earlier one for the same record.
 
         Raises:
             StoreError: The database cannot be written.
@@ -365,7 +365,7 @@ class Store:
             return self._labels.waiting_for(scripts)
 
     def account_id(self, name: str) -> int:
-        """Return the id of an account, which no other account of the database ever has.
+        """Return the id of an account, which the database never reuses.
 
         Raises:
             UnknownAccountError: The database has no such account.
@@ -419,7 +419,7 @@ class Store:
     ) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
         """Return hash and height of the block of each of these matches that is stored.
 
-        Both are None for an unconfirmed match.
+        Both are None if the match is unconfirmed.
 
         Args:
             identities: Matches, each as spend, txid and n.
@@ -447,13 +447,13 @@ class Store:
         return self._headers.hashes_down(fork)
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return by txid all transactions without a block, and confirmed ones above a height.
+        """Return, by txid, all transactions that are not in a block, and confirmed ones above a height.
 
-        The result also has deep confirmed transactions that decide about a transaction without a block.
+        The result also includes deeper confirmed transactions that affect unconfirmed ones.
 
         Args:
             above: The height.
-            own_above: A lower height that applies to transactions that this wallet broadcast.
+            own_above: A lower height, used for transactions that this wallet broadcast.
         """
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE "
         return kept_transactions(lambda where, values: self._rows_of(query + where, values), above, own_above)
@@ -471,13 +471,13 @@ class Store:
 
         Args:
             watch: The watch list.
-            since: First block to search for new entries. By default the start of the wallet's first search. For new
-                scripts of a keychain that the database has, the first block is never above that start.
+            since: First block to search for new entries; by default the start of the wallet's first search. For new
+                scripts of a stored keychain, the first block is never above that start.
 
         Raises:
-            KeychainMismatchError: The database has another keychain of the same name.
-            ParameterError: The database has an entry in another account, or an account with another descriptor.
-            StoreCorruptError: The database has an entry that is malformed.
+            KeychainMismatchError: The database contains a different keychain with the same name.
+            ParameterError: The database has an entry in a different account, or an account with a different descriptor.
+            StoreCorruptError: The database contains a malformed entry.
         """
         with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label, account FROM watch ORDER BY id"))
@@ -591,14 +591,15 @@ class Store:
     def commit(self, *batches: Batch) -> None:
         """Apply batches in one transaction and flush them to the disk.
 
-        After a StoreError nothing has changed. Another exception, such as KeyboardInterrupt, can come after the commit.
+        After a StoreError, nothing has changed. Other exceptions, such as KeyboardInterrupt, can occur after the
+        commit.
 
         Args:
             batches: Changes, in their order.
 
         Raises:
             StoreError: The database cannot be written; StoreFullError if the disk is full.
-            ParameterError: Headers do not follow the stored headers, or a hash has a wrong size.
+            ParameterError: Headers do not follow the stored headers, or a hash has the wrong size.
         """
         tip, cursor, searched, ids, number = self.tip, self._cursor, self._searched, self._ids, len(self._ids)
         filters, log = self.compact_filters.state(), self.events.log

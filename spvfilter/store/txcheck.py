@@ -1,4 +1,4 @@
-"""The check of a transaction before it is sent, with all facts that the wallet has without asking a node."""
+"""Check a transaction before it is sent, with all that the wallet knows without asking a node."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _MAX_SCRIPT_SIG = 1_650  # bytes, Core policy/policy.cpp MAX_STANDARD_SCRIPTSIG_
 
 @public
 class CheckWeight(StrEnum):
-    """How much a finding counts."""
+    """How serious a finding is."""
 
     INVALID = "invalid"
-    """No block can contain the transaction at the present tip. `broadcast` always refuses it."""
+    """The next block cannot contain the transaction. `broadcast` always refuses it."""
     REFUSED = "refused"
     """All connected peers will refuse the transaction. `broadcast` sends it only with `force=True`."""
     WARNING = "warning"
-    """Some peers may refuse the transaction, or a fact is not known. `broadcast` sends it."""
+    """Some peers may refuse the transaction, or a fact is unknown. `broadcast` sends it."""
 
 
 @public
 class CheckCause(StrEnum):
-    """A kind of fault of a transaction."""
+    """A kind of problem with a transaction."""
 
     MALFORMED = "malformed"
     """It breaks a rule that needs no other facts: no inputs, an input twice, amounts out of range, or too heavy."""
     CONFIRMED = "confirmed"
-    """A block contains the transaction already."""
+    """A block already contains the transaction."""
     CONFLICT = "conflict"
     """It or an ancestor spends an output that a transaction in a block spends, or that is spent twice."""
     MISSING_OUTPUT = "missing output"
-    """It spends an output that a known transaction does not have."""
+    """It spends an output that does not exist in a known transaction."""
     OUTPUTS_ABOVE_INPUTS = "outputs above inputs"
     """Its outputs are worth more than its inputs."""
     ABANDONED_PARENT = "abandoned parent"
@@ -65,20 +65,20 @@ class CheckCause(StrEnum):
     UNSIGNED = "unsigned"
     """An input has neither a scriptSig nor a witness.
 
-    The weight is REFUSED if the coin is not known and no package for signatures is installed.
+    The weight is REFUSED if the coin is unknown and no package for signatures is installed.
     """
     FEE_TOO_LOW = "fee too low"
-    """The fee rate is below the limits that peers state (BIP-133)."""
+    """The fee rate is below the limits that peers announce (BIP-133)."""
     REFUSED_BEFORE = "refused before"
-    """Peers refused these bytes before."""
+    """Peers have already refused these bytes."""
     REPLACEMENT_FEE = "replacement fee"
     """It would replace a transaction of the wallet, and its fee is too low for that (BIP-125, rules 3 and 4)."""
     NOT_STANDARD = "not standard"
-    """Nodes relay no transaction of this version, size or form."""
+    """Nodes do not relay transactions of this version, size or form."""
     DUST = "dust"
     """An output is worth less than it costs to spend it."""
     UNKNOWN = "unknown"
-    """Values or scripts of inputs are not known, so the fee or a signature was not checked."""
+    """Values or scripts of inputs are unknown, so the fee or a signature was not checked."""
     REPLACES = "replaces"
     """A pending transaction of the wallet spends one of its inputs."""
 
@@ -91,7 +91,7 @@ class CheckFinding:
     cause: CheckCause
     """The kind of fault."""
     weight: CheckWeight
-    """Whether `broadcast` refuses the transaction for it."""
+    """Whether `broadcast` refuses the transaction because of it."""
     message: str
     """The finding as a sentence."""
     txid: bytes
@@ -131,12 +131,12 @@ class KnownParent(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A pending transaction of the wallet that another one would replace."""
+    """A pending transaction of the wallet that a new one would replace."""
 
     txid: bytes
     """Its txid, 32 bytes in wire order."""
     fee: int
-    """Its fee and the fees of its descendants in satoshi, as far as they are known."""
+    """Its fee plus those of its descendants, as far as known, in satoshi."""
     is_accepted: bool
     """True if a peer has accepted it."""
 
@@ -145,17 +145,17 @@ class FeeLimits(NamedTuple):
     """Fee rates that peers announce (BIP-133), in satoshi per 1,000 virtual bytes."""
 
     lowest: int
-    """The lowest rate of all connected peers; 0 if a peer has stated none."""
+    """The lowest rate of all connected peers; 0 if a peer has not announced one."""
     highest: int
     """The highest rate."""
 
 
 class CheckFacts(Protocol):
-    """Facts of the wallet about other transactions and the chain."""
+    """The wallet's knowledge of other transactions and the chain."""
 
     @property
     def tip(self) -> int:
-        """Height of the tip; -1 if the chain is not known."""
+        """Height of the tip; -1 if the chain is unknown."""
         ...
 
     @property
@@ -168,19 +168,19 @@ class CheckFacts(Protocol):
         ...
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return what is known about the transaction that an outpoint names."""
+        """Return the known facts about the transaction of an outpoint."""
         ...
 
     def conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return the finding if a block contains the transaction or a conflicting one."""
+        """Return a finding if a block contains the transaction or a conflicting one."""
         ...
 
     def family_conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return the finding if an ancestor conflicts with a block or was abandoned."""
+        """Return a finding if an ancestor conflicts with a block or was abandoned."""
         ...
 
     def replaced(self, tx: Transaction) -> Sequence[Replaced]:
-        """Return own pending transactions with the same inputs."""
+        """Return the wallet's own pending transactions that share inputs."""
         ...
 
     def was_refused(self, tx: Transaction) -> bool:
@@ -189,12 +189,12 @@ class CheckFacts(Protocol):
 
 
 def invalid(tx: Transaction, cause: CheckCause, reason: str) -> CheckFinding:
-    """Return a finding that no block can contain a transaction."""
+    """Return the finding that no block can contain a transaction."""
     return CheckFinding(cause, CheckWeight.INVALID, f"no block can contain the transaction: {reason}", tx.txid)
 
 
 def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> None:
-    """Raise ParameterError for values (satoshi) that the inputs of a transaction cannot have."""
+    """Raise ParameterError for impossible values (satoshi) of a transaction's inputs."""
     if input_values is None:
         return
     if len(input_values) != len(tx.inputs):
@@ -210,7 +210,7 @@ def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> N
 def check_package(
     transactions: Sequence[Transaction], facts: CheckFacts, input_values: Sequence[int] | None = None
 ) -> tuple[CheckFinding, ...]:
-    """Check transactions that are sent together, parents first. Their fees count together.
+    """Check transactions that are sent together, parents first. Their fees are added up.
 
     Args:
         transactions: The transactions. Each may spend outputs of earlier ones.
@@ -229,7 +229,7 @@ def check_package(
 
 
 def impossible(tx: Transaction, facts: CheckFacts, input_values: Sequence[int] | None = None) -> CheckFinding | None:
-    """Return why no block can contain a transaction, by its amounts and by other transactions; None if one may."""
+    """Return why no block can contain a transaction, judged by amounts and by other transactions; None if one may."""
     check = _TxCheck(tx, facts, {})
     if input_values is not None:
         check.values = list(input_values)
@@ -442,7 +442,7 @@ def _fee_findings(checks: Sequence[_TxCheck], limits: FeeLimits | None) -> Itera
 
 
 def dust_limit(script_pubkey: bytes) -> int:
-    """Return the least value in satoshi of an output that nodes relay (Core GetDustThreshold)."""
+    """Return the smallest value of an output that nodes relay, in satoshi (Core GetDustThreshold)."""
     if script_pubkey[:1] == b"\x6a" or len(script_pubkey) > 10_000:
         return 0  # nobody can spend it
     is_witness = 4 <= len(script_pubkey) <= 42 and script_pubkey[1] + 2 == len(script_pubkey)

@@ -1,4 +1,4 @@
-"""Checks of one transaction by itself: whether a block may contain it, as far as its bytes show."""
+"""Check whether a block may contain a transaction, judging by its bytes alone."""
 
 from __future__ import annotations
 

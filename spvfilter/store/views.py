@@ -1,4 +1,4 @@
-"""Views of a wallet's database: balance, coins, history and keychains. Each call reads one commit."""
+"""Views of a wallet's database: balance, coins, history and keychains. Each call sees a single commit."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _COLUMNS = {  # of each table, with 1 if their values are allowed, and their mar
 
 @public
 class Snapshot(list[T]):
-    """A list that shows the state of one moment, and the number of the last event that it includes.
+    """A list that reflects the wallet at one moment, and the number of the last event included in it.
 
-    The events after that number report every later change, and nothing that the list includes already.
+    The events after that number report exactly the later changes.
     """
 
     __slots__ = ("sequence",)
@@ -75,29 +75,29 @@ class Snapshot(list[T]):
 class Balance:
     """The balance of a wallet, or of one account, in satoshi.
 
-    A transaction is pending if it is unconfirmed and counts, as opposed to a replaced one, for example.
+    A transaction is pending if it is unconfirmed and counts, unlike, for example, a replaced one.
     """
 
     confirmed: int
-    """Unspent outputs in the best chain, without immature ones. Pending transactions do not change it."""
+    """Unspent outputs in the best chain, except immature ones. Pending transactions do not change it."""
     immature: int
     """Unspent coinbase outputs with fewer than 100 confirmations, which the next block may not spend."""
     pending_in: int
-    """Outputs of pending transactions that no pending transaction spends: payments, and change of own spends."""
+    """Outputs of pending transactions that no pending transaction spends: payments, and the wallet's change."""
     pending_out: int
-    """Outputs in the best chain that pending transactions spend, each with its full value."""
+    """Outputs in the best chain that pending transactions spend, at full value."""
     spendable: int
-    """The part of `confirmed` that may be spent now: the sum of `unspent`.
+    """The part of `confirmed` that you may spend now: the sum of `unspent`.
 
-    Frozen coins are not in it. A coin that a pending transaction spends is not in it either if the wallet broadcast
-    that transaction or verified its signatures. Change counts once it is in a block.
+    It excludes frozen coins, and coins spent by a pending transaction that the wallet broadcast or whose signatures it
+    verified. Change counts once it is in a block.
     """
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
     trusted_pending: int = 0
-    """The part of `pending_in` that the wallet's own transactions created with only its own inputs.
+    """The part of `pending_in` from transactions that this wallet broadcast and that spend only its own coins.
 
-    This wallet broadcast its own transactions. BDK and Core use the word for such outputs.
+    BDK and Core use the word *trusted* for such outputs.
     """
 
     @property
@@ -117,7 +117,7 @@ class Coin:
     """An output of the wallet, confirmed or pending, that no transaction of the best chain spends."""
 
     outpoint: OutPoint
-    """Txid of its transaction and its index there."""
+    """Txid of its transaction, and its index there."""
     value: int
     """Value in satoshi."""
     script_pubkey: bytes
@@ -131,9 +131,10 @@ class Coin:
     is_coinbase: bool
     """True if a coinbase transaction created it."""
     is_spendable: bool
-    """True if it may be spent now: confirmed, mature and not frozen, and no pending transaction certainly spends it.
+    """True if you may spend it now: it is confirmed, mature, not frozen, and no pending transaction certainly spends
+    it.
 
-    That is certain if the wallet broadcast the transaction, or verified its signatures."""
+    That is certain if the wallet broadcast the transaction or verified its signatures."""
     spent_by: bytes | None
     """Txid of the pending transaction that spends it, 32 bytes in wire order; None if there is none."""
     cursor: str
@@ -143,28 +144,28 @@ class Coin:
     completeness: Completeness | None = None
     """How certain it is that no match in its block is missing; None while it is pending."""
     keychain: str | None = None
-    """Name of the keychain that has the script. None if no keychain has it."""
+    """Name of the keychain that derives the script. None if it does not belong to a keychain."""
     keychain_index: int | None = None
-    """Index of the script in the keychain, from 0. None if no keychain has it."""
+    """Index of the script in the keychain, from 0. None if it does not belong to a keychain."""
     is_spender_own: bool | None = None
     """True if this wallet broadcast the transaction `spent_by`; None if there is none.
 
-    If one of the wallet's own transactions spends the coin, it replaces a foreign one.
+    If one of the wallet's own transactions spends the coin, it replaces somebody else's.
     """
     output_label: str | None = None
     """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
     is_frozen: bool = False
     """True if `LightClient.freeze` or an imported label has frozen it."""
     account: str | None = None
-    """Name of the account that the coin belongs to. None if it belongs to no account."""
+    """Name of the account that the coin belongs to, or None."""
     is_trusted: bool = False
-    """True if it is pending change: this wallet broadcast its transaction, whose inputs all belong to the wallet."""
+    """True if it is pending change of a transaction that this wallet broadcast and that spends only its own coins."""
     sp_label: int | None = None
-    """Number of the label of the silent payment address that was paid.
+    """Number of the label of the silent payment address that was paid; 0 for the wallet's change.
 
-    It is 0 for the wallet's change. None if the address had no label, or if the coin is not a silent payment."""
+    None if the address has no label, or if the coin is not a silent payment."""
     sp_tweak: bytes | None = field(default=None, repr=False)
-    """32-byte secret that, added to the private spend key, gives the private key of a silent payment.
+    """32-byte secret to add to the private spend key to get the private key of a silent payment.
 
     None if the coin is not a silent payment, or if the wallet does not know the secret."""
 
@@ -177,29 +178,29 @@ class Coin:
 @public
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A transaction of the wallet and its status."""
+    """A transaction of the wallet, and its status."""
 
     txid: bytes
     """Txid, 32 bytes in wire order."""
     net: int
-    """Value of the outputs that match, less the known value of the inputs that match, in satoshi.
+    """Value of the matching outputs minus the known value of the matching inputs, in satoshi.
 
-    In the history of an account, only its own outputs and inputs count. For a transaction that no longer counts, this
-    is the value from when it counted.
+    In an account's history, only its own outputs and inputs count. For a transaction that no longer counts, this is the
+    value from when it did.
     """
     fee: int | None
     """Fee in satoshi; None unless every input matches and its value is known.
 
-    In the history of an account: the fee if the account paid all inputs, else None.
+    In an account's history, it is None unless the account paid all inputs.
     """
     status: TxStatus
     """Status of the transaction."""
     height: int | None
     """Height of its block; None unless it is confirmed."""
     block_hash: bytes | None
-    """Block that contains it, or the block that contains a transaction in conflict; 32 bytes in wire order."""
+    """Hash of the block that contains it, or else a conflicting transaction; 32 bytes in wire order."""
     time: int | None
-    """Time of its block, or when it was first seen (Unix time)."""
+    """Time of its block, or else when it was first seen (Unix time)."""
     first_seen: int | None
     """When it was first seen unconfirmed (Unix time); None if it was first seen in a block."""
     confirmations: int
@@ -254,7 +255,7 @@ class SearchedEntries:
 class Views:
     """Reads balance, coins, history and keychains from a wallet's database.
 
-    `WalletStore` and `Store.views` provide it. Its methods raise StoreError if the database cannot be read.
+    `WalletStore` and `Store.views` are such views. The methods raise StoreError if the database cannot be read.
     """
 
     def __init__(self, db: sqlite3.Connection, path: pathlib.Path, network: Network) -> None:
@@ -286,7 +287,7 @@ class Views:
             return self._log().last
 
     def searched_height(self) -> int:
-        """Return the height up to which blocks were searched; -1 if no block was searched.
+        """Return the height up to which blocks have been searched; -1 if none have.
 
         Blocks up to this height may have been skipped for some entries: `searched` lists them.
 
@@ -300,8 +301,8 @@ class Views:
     def searched(self) -> tuple[SearchedEntries, ...]:
         """Return which blocks were searched for which entries.
 
-        Entries that were searched for in the same blocks form one group. The groups are in the order in which their
-        entries were added.
+        Entries that were searched for in the same blocks form a group. Groups are in the order in which their entries
+        were added.
 
         Raises:
             StoreError: The database cannot be read.
@@ -383,15 +384,15 @@ class Views:
             return tuple(keychains_of(self._checked, self._network, keychain, owner))
 
     def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
-        """Return the first address of a keychain that is neither paid nor revealed, according to the database.
+        """Return the first address of a keychain that, according to the database, is neither paid nor revealed.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
-            account: Only keychains of this account. The first one has its receiving addresses.
+            account: Only keychains of this account. The first one derives its receiving addresses.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            ParameterError: There is no such keychain, it has no free address, or its scripts have no address.
+            ParameterError: There is no such keychain, it has no unused address, or its scripts do not have addresses.
             StoreError: The database cannot be read.
         """
         with self._moment():
@@ -399,7 +400,7 @@ class Views:
             return next_address_of(self._checked, self._network, keychain, owner)
 
     def is_used(self, address: str) -> bool:
-        """Return True if any output that pays an address was found.
+        """Return True if an output that pays an address has ever been found.
 
         Args:
             address: Address of the wallet's network.
@@ -424,8 +425,8 @@ class Views:
     def balance(self, label: str | None = None, *, keychain: str | None = None, account: str | None = None) -> Balance:
         """Return the balance of the wallet, or of one account, label or keychain.
 
-        The balance of the wallet or of an account takes the same time however many coins there are. For a label or a
-        keychain the method adds up its coins.
+        For the wallet or an account, this takes the same time however many coins there are. For a label or a keychain,
+        the coins are added up.
 
         Args:
             label: Count only coins of entries with this label.
@@ -499,17 +500,17 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return all outputs that no transaction of the best chain spends, latest first. Pending ones come first.
+        """Return all outputs that are unspent in the best chain: pending ones first, then the latest.
 
-        A pending transaction may spend some of them, and some may be immature or frozen. `unspent` returns the coins
-        that may be spent now.
+        Some may be immature, frozen, or spent by a pending transaction. `unspent` returns the coins that you may spend
+        now.
 
         Args:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
             account: Only coins of this account.
-            limit: Length of the page. By default there is one page with everything.
-            before: `cursor` of the last item of the page before, to get the next page.
+            limit: Length of the page. By default, there is one page with everything.
+            before: `cursor` of the last item on the previous page, to get the next one.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
@@ -546,19 +547,19 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return the coins that may be spent now, latest first. `Coin.is_spendable` is True for them.
+        """Return the coins that you may spend now (`Coin.is_spendable`), latest first.
 
-        A coin that somebody else's pending transaction spends is among them unless the wallet verified the signatures
-        of that transaction. `Balance.spendable` is the sum of these coins.
+        They include coins that somebody else's pending transaction spends, unless the wallet verified its signatures.
+        `Balance.spendable` is the sum of these coins.
 
         Args:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
             account: Only coins of this account.
-            trusted_change: True to include pending change (`Coin.is_trusted`) of the wallet's own transactions that is
-                neither frozen nor spent by another of them.
-            limit: Length of the page. By default there is one page with everything.
-            before: `cursor` of the last item of the page before, to get the next page.
+            trusted_change: True to include pending change (`Coin.is_trusted`) that is neither frozen nor spent by
+                another of the wallet's own transactions.
+            limit: Length of the page. By default, there is one page with everything.
+            before: `cursor` of the last item on the previous page, to get the next one.
 
         Raises:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
@@ -584,7 +585,7 @@ class Views:
             return Snapshot(islice(chosen, limit), self._log().last)
 
     def frozen(self) -> tuple[OutPoint, ...]:
-        """Return all frozen outpoints, even of coins that a block spends.
+        """Return all frozen outpoints, even of coins that a block has spent.
 
         Raises:
             StoreError: The database cannot be read.
@@ -606,10 +607,10 @@ class Views:
             return tuple(map(OutPoint.parse, sorted(self._reserved_values("1", (), None, None, None))))
 
     def coin(self, outpoint: OutPoint | str) -> Coin | None:
-        """Return one of the `coins`, or None if the wallet has no such coin.
+        """Return the coin with an outpoint, or None if the wallet has no such coin.
 
         Args:
-            outpoint: The coin's outpoint, or its text TXID:INDEX.
+            outpoint: The outpoint, or a string TXID:INDEX.
 
         Raises:
             ParameterError: The text is not an outpoint.
@@ -636,24 +637,24 @@ class Views:
         waiting: bool = False,
         script: bytes | str | None = None,
     ) -> Snapshot[HistoryEntry]:
-        """Return transactions: unconfirmed ones first, then confirmed ones, latest first.
+        """Return transactions, latest first: unconfirmed ones, then confirmed ones.
 
-        A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had when
-        it was first seen. With `keychain` or `script` it is left out.
+        Abandoned, expired and conflicted transactions are placed at the chain's height when they were first seen. With
+        `keychain` or `script` they are left out.
 
-        The history of an account has its net value and its labels of each transaction. The fee is stated if the account
-        paid all inputs.
+        An account's history gives its own net value and labels for each transaction, and the fee if the account paid
+        all inputs.
 
-        A cursor stays valid. If a block arrives between two pages, an entry may be missing or appear twice. To prevent
-        that, read all pages in one call of `read`.
+        Cursors stay valid, but if a block arrives between two pages, an entry may be missing or appear twice. To
+        prevent that, read all pages within one call of `read`.
 
         Args:
             label: Only transactions of entries with this label.
             keychain: Only transactions of the keychain with this name or label.
             account: Only transactions of this account.
-            limit: Length of the page. By default there is one page with everything.
-            before: `cursor` of the last item of the page before, to get the next page.
-            waiting: True for transactions from other people without enough evidence, and only for them.
+            limit: Length of the page. By default, there is one page with everything.
+            before: `cursor` of the last item on the previous page, to get the next one.
+            waiting: True to return only other people's transactions that lack evidence.
             script: Only transactions that pay or spend this watched address, or this watched scriptPubKey as bytes.
 
         Raises:
@@ -745,23 +746,23 @@ class Views:
             return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (found,)), None)
 
     def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
-        """Return a PSBT (BIP-174) of a transaction, which a signing program can sign.
+        """Return a PSBT (BIP-174) of a transaction, for a signing program.
 
-        Each input of the wallet gets the transaction that it spends, its scripts, and the origin of each key, as far as
-        a descriptor states them. Outputs of the wallet get scripts and keys, so that the signing program recognizes
-        change. An input of another wallet stays empty.
+        Each of the wallet's inputs gets the transaction that it spends, its scripts, and the origin of each key, as far
+        as a descriptor gives them. The wallet's outputs get scripts and keys, so that the signing program recognizes
+        change. Inputs of other wallets stay empty.
 
         Args:
-            unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
+            unsigned_tx: The transaction without signatures, as bytes or an object that serializes to them.
 
         Returns:
-            The PSBT as bytes. Most programs take its base64 text. It has version 2 (BIP-370) if it spends a silent
-            payment (BIP-376), otherwise version 0.
+            The PSBT as bytes. Most programs expect it in base64. Its version is 2 (BIP-370) if it spends a silent
+            payment (BIP-376), otherwise 0.
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: The transaction has signatures, spends no output of the wallet, or no block can contain it.
-                The tweak of a silent payment is not known.
+            ParameterError: The transaction has signatures, does not spend the wallet's outputs, or cannot be in any
+                block, or the tweak of a silent payment is unknown.
             DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
             StoreError: The database cannot be read.
         """
@@ -775,10 +776,10 @@ class Views:
             return psbts.psbt_of(self._checked, self._network, tx, previous)
 
     def effects(self, txids: Iterable[bytes | str] | None = None) -> Snapshot[TxEffects]:
-        """Return the transactions that count, with the outputs of the wallet that each creates and spends.
+        """Return the transactions that count, with the wallet's outputs that each creates and spends.
 
-        From them a program computes the history of any script. Outputs of the genesis block are left out, since no
-        transaction can spend them.
+        A program can compute the history of any script from them. Outputs of the genesis block are left out, because
+        they cannot be spent.
 
         Args:
             txids: Only these transactions, each 32 bytes in wire order or 64 hex digits. By default all transactions.
@@ -792,9 +793,10 @@ class Views:
             return Snapshot(effects_of(self._checked, wanted), self._log().last)
 
     def proof(self, txid: bytes | str) -> TxProof | None:
-        """Return a transaction with its block and its merkle branch, or None if the database lacks it.
+        """Return a transaction with its block and merkle branch, or None if it is not in the database.
 
-        The database also has transactions that wait or no longer count, and parents of pending ones. Check `status`.
+        The database also contains transactions that are waiting or no longer count, and parents of pending ones, so
+        check `status`.
 
         Args:
             txid: Txid, 32 bytes in wire order or 64 hex digits.
@@ -808,7 +810,7 @@ class Views:
             return proof_of(self._checked, found)
 
     def confirmed_in(self, block: bytes | str, txids: Iterable[bytes | str]) -> frozenset[bytes]:
-        """Return which of these transactions the database has in a block of the best chain.
+        """Return which of these transactions the database knows in a block of the best chain.
 
         Args:
             block: Block hash, 32 bytes in wire order or 64 hex digits.
@@ -825,8 +827,8 @@ class Views:
     def labels(self) -> list[Label]:
         """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.
 
-        Labels of watched addresses, frozen outputs, and imported records are among them. Labels of keychains, and of
-        entries without an address, are not.
+        They include labels of watched addresses, frozen outputs and imported records, but not labels of keychains or of
+        entries without an address.
 
         Raises:
             StoreError: The database cannot be read.
@@ -835,12 +837,12 @@ class Views:
             return list(labelrows.stored_labels(self._checked, self._network))
 
     def read(self, function: Callable[[Views], T]) -> T:
-        """Call a function that asks several questions, and return its result. All answers come from the same commit.
+        """Call a function that makes several queries, and return its result. All queries see the same commit.
 
             balance, coins = wallet.read(lambda views: (views.balance(), views.coins()))
 
         Args:
-            function: Called with an object that answers all questions about the wallet. Use it only within the call.
+            function: Called with a view of the wallet, which may only be used within the call.
 
         Raises:
             StoreError: The database cannot be read.
@@ -852,7 +854,7 @@ class Views:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Let all calls within a `with` block read the same commit, for example all pages of an export.
+        """Context manager: all calls within the `with` block see the same commit, for example all pages of an export.
 
         Raises StoreError if the database cannot be read.
         """
@@ -1030,7 +1032,7 @@ class Views:
 
         Raises:
             ParameterError: The block hash is neither 32 bytes nor 64 hex digits.
-            StoreError: The best chain has another block at this height, or the database cannot be read.
+            StoreError: The best chain has a different block at this height, or the database cannot be read.
         """
         wanted = hash_of(block, "block hash")
         with self._moment():

@@ -1,4 +1,4 @@
-"""Reads keychains from the database: windows, used indexes and next addresses. No library derives anything."""
+"""Read keychains from the database: windows, used indexes and next addresses. Nothing is derived."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts
 @public
 @dataclass(frozen=True, slots=True)
 class KeychainStatus:
-    """A keychain of the wallet, and the indexes that were used."""
+    """A keychain of the wallet, and its used indexes."""
 
     name: str
-    """Name of the keychain. It is the descriptor if there is one, and for sp() the address without a label."""
+    """Name of the keychain: its descriptor, if any; for sp(), the address without a label."""
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor with its checksum; None if a function of the program derives the scripts."""
+    """Descriptor with its checksum; None if one of the program's functions derives the scripts."""
     lookahead: int
-    """Number of scripts to watch after the last used index."""
+    """Number of indexes to watch after the last used one."""
     window: int
-    """Number of watched indexes: all indexes below this one are watched."""
+    """Number of watched indexes: all below this one are watched."""
     used: tuple[int, ...]
-    """Indexes that were paid, in ascending order, whatever became of the payment."""
+    """Indexes that were ever paid, in ascending order, whatever became of the payment."""
     revealed: int
-    """First index that `LightClient.reveal_address` has not given or skipped yet; 0 if it gave none."""
+    """First index that `LightClient.reveal_address` has neither returned nor skipped yet; 0 if it returned none."""
     next_index: int | None
-    """Lowest index that is neither paid nor revealed; None if there is none, as with a fixed descriptor."""
+    """Lowest index that is neither paid nor revealed; None if there is none, as with an unranged descriptor."""
     next_address: str | None
-    """Address of `next_index`, or that of sp() without a label; None if the keychain's scripts have no address."""
+    """Address of `next_index`; for sp(), the one without a label. None if the scripts do not have addresses."""
     account: str | None = None
-    """Name of the account that the keychain belongs to; None if it belongs to no account."""
+    """Name of the account that the keychain belongs to, or None."""
     revealed_elsewhere: tuple[int, ...] = ()
-    """Indexes from `revealed` on whose address another keychain, perhaps a removed one, has revealed."""
+    """Indexes from `revealed` on whose address another keychain, even a removed one, has revealed."""
 
 
 def keychains_of(
     checked: Checked, network: Network, name: str | None = None, account: int | None = None
 ) -> list[KeychainStatus]:
-    """Return the keychains in the order in which they were added; with `name`, the keychains that `chosen` returns.
+    """Return the keychains in the order in which they were added; with `name`, the ones from `chosen`.
 
     With `account`, only keychains of the account with this id. Raises StoreCorruptError, and ParameterError if no
     keychain has the name.
@@ -349,7 +349,7 @@ def _keychains(checked: Checked, name: str | None, account: int | None) -> list[
 def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     """Return the rows of the keychains with a name, a descriptor without its checksum, or a label.
 
-    Several keychains may have a label. The query reads only the rows that it returns, in the order of their ids.
+    Several keychains may have the same label. The query reads only the rows that it returns, in order of their ids.
 
     Raises ParameterError if there is no such keychain.
     """
@@ -369,10 +369,10 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
 
 
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
-    """Return the address of the lowest index of a keychain, by default the first, that is neither paid nor revealed.
+    """Return the address of a keychain's lowest index that is neither paid nor revealed.
 
-    With `account`, only keychains of the account with this id count. The queries read the row of the keychain, and
-    neither other keychains nor all used indexes.
+    By default, of the first keychain; with `account`, only keychains of the account with this id count. The queries do
+    not read other keychains or all used indexes.
 
     Raises ParameterError if there is no such keychain, or if it has no unused address in its window.
     """
@@ -398,7 +398,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
 
 
 def is_script_used(checked: Checked, script: bytes) -> bool:
-    """Return True if an output that pays a script was found, or if its index of a keychain was used."""
+    """Return True if an output that pays a script was found, or if its index in a keychain was used."""
     places = EntryPlaces(checked)
     for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?')}", (script, script)):
         if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):
@@ -409,7 +409,7 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
 
 
 class EntryPlaces:
-    """The keychains and the indexes of entries. All runs are read once many entries were looked up."""
+    """The keychains and the indexes of entries. After many look-ups, it reads all runs at once."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
@@ -424,7 +424,7 @@ class EntryPlaces:
     def find(self, entry: int) -> tuple[str | None, int | None]:
         """Return the name of the keychain of an entry, and the index there.
 
-        If several keychains have the entry, the first one counts. The result is (None, None) if none has it.
+        If the entry belongs to several keychains, the first counts. Returns (None, None) if it belongs to none.
         """
         owners = self.owners(entry)
         if not owners:
@@ -433,7 +433,7 @@ class EntryPlaces:
         return self._name(keychain), index
 
     def owners(self, entry: int) -> list[tuple[int, int]]:
-        """Return the row id of each keychain that has an entry, with the index of the entry there."""
+        """Return the row id of each keychain that contains an entry, with the entry's index there."""
         runs = self._among_all(entry) if self._questions > _FEW else self._among_near(entry)
         return [(run.keychain, run.index_of(entry)) for run in runs if run.entry <= entry < run.end]
 
@@ -472,6 +472,6 @@ class EntryPlaces:
 
 
 def narrowed(column: str, keychains: Sequence[int]) -> str:
-    """Return an SQL condition: the column, an entry's id, belongs to one of these keychains."""
+    """Return an SQL condition that a column, an entry's id, belongs to one of these keychains."""
     numbers = ", ".join(map(str, keychains))
     return f"EXISTS (SELECT 1 FROM runs WHERE runs.keychain IN ({numbers}) AND {_MATCHES.format(column)})"

@@ -1,4 +1,4 @@
-"""Events of a wallet, and its database for reading."""
+"""A wallet's events, and its database for reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of foreign unconfirmed transactions, and the order of their eviction."""
+"""Limit foreign unconfirmed transactions, and decide in which order they are evicted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spvfilter.wallet.txgraph import TxRecord
 
 
 class MempoolLayer:
-    """Bounded set of foreign unconfirmed transactions, with the network groups that announced each one."""
+    """A bounded set of foreign unconfirmed transactions, with the network groups that announced each one."""
 
     def __init__(self, limits: PendingLimits) -> None:
         self.limits: PendingLimits = limits
@@ -31,7 +31,7 @@ class MempoolLayer:
         return iter(self._room)
 
     def put(self, record: TxRecord, matches: int, groups: Groups = ()) -> None:
-        """Add a transaction, or note that its number of matches has changed."""
+        """Add a transaction, or update its number of matches."""
         size, known = self._room.get(record.txid, (0, 0))
         self._changed[record.txid] = None
         self._room[record.txid] = len(record.raw), matches
@@ -51,7 +51,7 @@ class MempoolLayer:
         self.quota.forget(txid)
 
     def note_changed(self, txid: bytes) -> None:
-        """Note that the facts about a transaction changed."""
+        """Record that the facts about a transaction have changed."""
         if txid in self._room:
             self._changed[txid] = None
 
@@ -61,14 +61,14 @@ class MempoolLayer:
         return changed
 
     def note_ended(self, txid: bytes, *, is_ended: bool) -> None:
-        """Note whether a transaction is conflicted or inactive, and is therefore evicted first."""
+        """Record whether a transaction is conflicted or inactive. If so, it is evicted first."""
         if not is_ended:
             self._ended.pop(txid, None)
         elif txid in self._room:
             self._ended[txid] = None
 
     def is_ended(self, txid: bytes) -> bool:
-        """True if a transaction is conflicted or inactive. Its descendants then are as well."""
+        """True if a transaction is conflicted or inactive. Its descendants then are too."""
         return txid in self._ended
 
     @property
@@ -78,11 +78,11 @@ class MempoolLayer:
         return len(self._room) > limits.number or self.size > limits.size or self.matches > limits.matches
 
     def evictable(self, groups: Groups) -> Iterator[bytes]:
-        """Yield transactions that may be evicted for a new transaction of these groups, the best candidate first."""
+        """Yield transactions that may be evicted for a new one from these groups, the best candidate first."""
         yield from list(self._ended)
         yield from self.quota.evictable(groups)
 
     def fewest_groups(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
-        """Order records for eviction: by ascending number of network groups, then the latest first, or the oldest."""
+        """Order records for eviction: the fewest network groups first, then the latest, or the oldest."""
         sign = 1 if oldest else -1
         return sorted(records, key=lambda record: (self.quota.groups_of(record.txid), sign * record.last_seen))

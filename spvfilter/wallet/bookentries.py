@@ -17,7 +17,7 @@ from spvfilter.watch.windows import is_silent
 
 
 class Entries:
-    """Row ids of the watch list's entries. Changes of entries and accounts are written here."""
+    """Row ids of the watch list's entries. Changes to entries and accounts are written here."""
 
     def __init__(self, watch: TxOutIndex, changes: Changes, searches: Searches, ids: Sequence[int]) -> None:
         self.ids: list[int] = list(ids)
@@ -32,12 +32,12 @@ class Entries:
         accounts: Mapping[bytes, str | None] | None = None,
         like: int | None = None,
     ) -> range:
-        """Store new entries and return the ids of their rows. The watch list gets the entries once they are stored.
+        """Store new entries, and return their row ids. The watch list gets the entries once they are stored.
 
         Args:
             entries: The entries, each with its label.
             accounts: Accounts of entries, by their scripts.
-            like: Row id of another entry. The blocks that were searched for it count for the new entries as well.
+            like: Row id of another entry. Blocks that were searched for it count for the new entries as well.
         """
         first = self._searches.add_entries(len(entries), like)
         owners = accounts or {}
@@ -48,7 +48,7 @@ class Entries:
     def store_payment(self, name: str, script: bytes, found: Found) -> bytes | None:
         """Store a silent payment to a keychain, and watch its script. Returns the script if it is new to the keychain.
 
-        The blocks that were searched for the keychain count for its script as well.
+        Blocks that were searched for the keychain count for its script as well.
         """
         windows, keychain = self._watch.windows, self._watch.windows.get(name)
         if not is_silent(keychain):
@@ -113,7 +113,7 @@ class Entries:
         self._changes.seal()
 
     def remove(self, change: Renumbering) -> None:
-        """Remove entries, and their account if they are the entries of one. The watch list still has them."""
+        """Remove entries, and their account if they make up one. The watch list still contains them."""
         if change.name is not None:
             owners = [(number, change.account(number)) for number in change.stay]
             self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))

@@ -1,4 +1,4 @@
-"""Facts of the books about the inputs of a transaction, for its check."""
+"""The books' facts about the inputs of a transaction, to check the transaction."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from spvfilter.wallet.txgraph import DropReason, TxRecord
 
 
 class BookFacts:
-    """The facts of the books for the check of a transaction.
+    """The books' facts for checking a transaction.
 
     Args:
         books: The books.
-        chain: The best chain. Without it no lock time and no coinbase is checked.
-        fee_limits: Returns the limits of connected peers.
-        is_accepted: Returns True if a peer has accepted one of the wallet's own transactions, by its txid.
+        chain: The best chain. Without it, lock times and coinbases are not checked.
+        fee_limits: Function that returns the limits of connected peers.
+        is_accepted: Function that returns True if a peer has accepted one of the wallet's own transactions, by its
+            txid.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class BookFacts:
         return self._chain.median_time_at(height)
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return what is known about the transaction that an outpoint names."""
+        """Return the known facts about the transaction of an outpoint."""
         place, record = OutPoint.parse(outpoint), self._books.intake.known(outpoint[:32])
         if record is not None:
             tx, anchor = Transaction.parse(record.raw), self._books.facts.anchor(record.txid)
@@ -80,7 +81,7 @@ class BookFacts:
         return KnownParent(None, output, found.height, is_coinbase=found.hit.position == 0)
 
     def conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return the finding if a block contains the transaction or a conflicting one."""
+        """Return a finding if a block contains the transaction or a conflicting one."""
         facts = self._books.facts
         if facts.is_confirmed(tx.txid):
             height = None if (anchor := facts.anchor(tx.txid)) is None else anchor.height
@@ -93,7 +94,7 @@ class BookFacts:
         return CheckFinding(CheckCause.CONFLICT, CheckWeight.INVALID, message, tx.txid, spender, height)
 
     def family_conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return the finding if an ancestor conflicts with a block or was abandoned."""
+        """Return a finding if an ancestor conflicts with a block or was abandoned."""
         verdict, ancestor = self._books.intake.would_be(tx)
         if verdict.status is Status.CONFLICTED:
             if (by := verdict.conflicts_with) is None:
@@ -110,7 +111,7 @@ class BookFacts:
         return None
 
     def replaced(self, tx: Transaction) -> list[Replaced]:
-        """Return own pending transactions with the same inputs."""
+        """Return the wallet's own pending transactions that share inputs."""
         rivals = dict.fromkeys(txid for outpoint in tx.inputs for txid in self._books.facts.spenders(outpoint))
         return [
             Replaced(txid, self._family_fee(record), self._is_accepted(txid))

@@ -1,11 +1,11 @@
-"""The wallet's books, without I/O. Inputs are searched blocks, unconfirmed transactions and calls of the user.
+"""The wallet's books, without I/O. Their inputs are searched blocks, unconfirmed transactions and the user's calls.
 
-The results of an input are events, and batches of changes for the database.
+Each input results in events, and in batches of changes to the database.
 
-The books record facts about transactions. `canonical` computes from the facts which transactions count. After each
-input the books compare the verdicts with the verdicts before it: the difference gives events and rows of the database.
+The books record facts about transactions, from which `canonical` computes which ones count. After each input, the books
+compare the new verdicts with the previous ones; the differences become events and rows of the database.
 
-All state is in memory. The books write to the database and never read it.
+All state is in memory. The books write to the database but never read it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _FORGOTTEN_AT_ONCE = 1_000
 class Books:
     """Matches, transactions and the search cursor of one wallet.
 
-    Each input is a method here, and each part of the books owns what it remembers. An input changes facts, and
-    `_settle` computes everything else from them. No part calls the books.
+    Each input is a method here, and each part of the books owns its state. An input changes facts, and `_settle`
+    computes everything else from them. The parts never call the books.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Books:
 
     @property
     def waiting_matches(self) -> int:
-        """Number of the transactions that wait for more evidence and match the watch list."""
+        """Number of matching transactions that are waiting for more evidence."""
         return sum(map(self.hits.is_match, self.judgement.waiting))
 
     def positions_at(self, height: int) -> dict[int, bytes]:
@@ -228,7 +228,7 @@ class Books:
         return whole(self.connect_in_parts(block, hits))
 
     def connect_in_parts(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[WalletEvent]]:
-        """Do the same as `connect`, in parts. The cursor moves with the last one."""
+        """Like `connect`, in parts. The cursor moves with the last one."""
         assert block.height == self.searches.cursor + 1
         self.watch.table.learn(hits)
         self.filtered.note(block, hits)
@@ -300,12 +300,12 @@ class Books:
     def add_payments(self, payments: Iterable[Payment]) -> list[bytes]:
         """Store and watch the scripts of silent payments in the next block, and return the new scripts.
 
-        Every earlier block was searched for them, as no transaction that was searched before pays them.
+        They count as searched for in every earlier block, because no earlier transaction pays them.
         """
         return [script for payment in payments if (script := self.entries.store_payment(*payment)) is not None]
 
     def connect_empty(self, height: int, filtered: int = 0) -> None:
-        """Note that the blocks above the cursor, up to a height, contain nothing of the wallet.
+        """Record that the blocks above the cursor, up to a height, do not concern the wallet.
 
         Args:
             height: The height.
@@ -315,7 +315,7 @@ class Books:
         self.searches.record(height)
 
     def mark_proven(self, height: int) -> None:
-        """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
+        """Upgrade matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
         for found in self.facts.prove(height):
             self._changes.put_match(found)
 
@@ -329,7 +329,8 @@ class Books:
     def disconnect(self, fork: int, hashes: Sequence[bytes], headers: bytes, now: int) -> list[WalletEvent]:
         """Disconnect the blocks above height `fork`, and store the headers that replace them.
 
-        Their transactions are unconfirmed again. A coinbase and its descendants conflict until a block contains them.
+        Their transactions become unconfirmed again. A coinbase and its descendants conflict until a block contains
+        them.
 
         Args:
             fork: Height of the last common block.
@@ -367,7 +368,7 @@ class Books:
     # Unconfirmed transactions
 
     def observe(self, raw: bytes, now: int, *, groups: Groups = (), quorum: int = 1) -> list[WalletEvent]:
-        """Record a transaction that peers of these network groups announced or sent. Raises FormatError.
+        """Record a transaction that peers in these network groups announced or sent. Raises FormatError.
 
         Args:
             raw: The transaction.
@@ -380,7 +381,7 @@ class Books:
     def observe_in_parts(
         self, raw: bytes, now: int, *, groups: Groups = (), quorum: int = 1
     ) -> Parts[list[WalletEvent]]:
-        """Do the same as `observe`, in parts."""
+        """Like `observe`, in parts."""
         fresh = TxRecord.parse(raw)
         txid, record = fresh.txid, self.facts.record(fresh.txid)
         if record is not None:
@@ -406,14 +407,14 @@ class Books:
         return (yield from self._settling(self.intake.admit(Orphan(record, tuple(groups)))))
 
     def announce(self, txid: bytes, groups: Groups, *, quorum: int = 1) -> list[WalletEvent]:
-        """Record that peers of these network groups announced a foreign unconfirmed transaction.
+        """Record that peers in these network groups announced a foreign unconfirmed transaction.
 
         It counts once `quorum` network groups have announced it, and its known ancestors count with it.
         """
         return whole(self.announce_in_parts(txid, groups, quorum=quorum))
 
     def announce_in_parts(self, txid: bytes, groups: Groups, *, quorum: int = 1) -> Parts[list[WalletEvent]]:
-        """Do the same as `announce`, in parts."""
+        """Like `announce`, in parts."""
         record = self.facts.record(txid)
         if record is None or txid not in self.intake.pool:
             return []
@@ -437,7 +438,7 @@ class Books:
         return self._settle([txid])
 
     def observe_again(self, txid: bytes, now: int) -> list[WalletEvent]:
-        """Record a later observation of an unconfirmed transaction: it outranks foreign ones seen before it."""
+        """Record another observation of an unconfirmed transaction, which then outranks foreign ones seen earlier."""
         return whole(self._observe_again(txid, now))
 
     def _observe_again(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
@@ -448,20 +449,20 @@ class Books:
         return (yield from self._settling([txid]))
 
     def announce_later(self, txid: bytes, now: int) -> list[WalletEvent]:
-        """Record that a peer announced a transaction after its conflict, which moves its observation at most once."""
+        """Record that a peer announced a transaction after its conflict. This renews its observation at most once."""
         return whole(self.announce_later_in_parts(txid, now))
 
     def announce_later_in_parts(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
-        """Do the same as `announce_later`, in parts."""
+        """Like `announce_later`, in parts."""
         record = self.facts.record(txid)
         if record is None or record.is_renewed or record.is_own or self.judgement.is_pending(txid):
             return []
         return (yield from self._observe_again(txid, now))
 
     def broadcast(self, raw: bytes, now: int) -> list[WalletEvent]:
-        """Record a broadcast by this wallet, of a transaction that `check_broadcast` accepts. Raises FormatError.
+        """Record that this wallet broadcast a transaction that `check_broadcast` accepts. Raises FormatError.
 
-        Ancestors that expired or were rejected, and inactive ancestors that spend from these, are revived with it.
+        Ancestors that expired or were rejected, and inactive ancestors that spend from them, are revived with it.
         """
         fresh = TxRecord.parse(raw)
         known = self.facts.record(fresh.txid)
@@ -486,9 +487,9 @@ class Books:
         return self._settle([*touched, *self.facts.give_evidence(record.txid)])
 
     def abandon(self, txid: bytes, *, is_unsent: bool = False) -> list[WalletEvent]:
-        """Abandon an unconfirmed transaction of ours (`check_abandon`) and our versions that it replaced.
+        """Abandon one of our unconfirmed transactions (`check_abandon`), and our versions that it replaced.
 
-        If it `is_unsent`, no peer can have it, and the versions that it replaced count again.
+        If `is_unsent` is True, no peer can have it, so the versions that it replaced count again.
         """
         if is_unsent:
             return self._drop([txid], DropReason.ABANDONED)
@@ -514,7 +515,7 @@ class Books:
 
         Args:
             now: The current Unix time.
-            began: When this run began. An earlier transaction expires only if `proven` is also late enough.
+            began: When this run began. Transactions from before it expire only if `proven` is also late enough.
             proven: Median time of the latest blocks.
             most: Largest number of transactions to drop.
         """
@@ -542,7 +543,7 @@ class Books:
     # Entries of the watch list
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
-        """Store labels of entries by number, and write the rows of transactions that no longer count with them."""
+        """Store labels of entries by number, and update them in rows of transactions that no longer count."""
         self._changes.relabel(labels)
         self._write_uncounted(labels)
 
@@ -551,7 +552,7 @@ class Books:
         self._rows.write_all(filter(self.reports.is_uncounted, self.hits.of_entries(labels)))
 
     def store_account(self, plan: AccountPlan) -> None:
-        """Store an account. The watch list gets it when it is stored."""
+        """Store an account. The watch list gets it once it is stored."""
         self._changes.seal()
         labels, claimed = self.entries.store_account(plan)
         self._write_uncounted(labels)
@@ -559,21 +560,21 @@ class Books:
         self._changes.seal()
 
     def claim(self, account: str, entries: Sequence[int]) -> None:
-        """Store that entries belong to an account. The watch list knows it already, or a moving window tells it."""
+        """Store that entries belong to an account. The watch list already knows, or learns it when a window moves."""
         self._changes.change_account(AccountChange(account, claimed=entries))
         self._rows.write_all(self.hits.of_entries(set(entries)))
 
     def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> None:
-        """Remove entries from the watch list, and the matches that no other entry matches.
+        """Remove entries from the watch list, along with matches that no other entry matches.
 
         Args:
-            change: The present watch list without the entries, or without an account.
-            tell: Called with the events, which belong into the commit of that change.
+            change: The current watch list without the entries, or without an account.
+            tell: Function to call with the events, which belong in the commit of that change.
         """
         whole(self.remove_entries_in_parts(change, tell))
 
     def remove_entries_in_parts(self, change: Renumbering, tell: Callable[..., None]) -> Parts[None]:
-        """Do the same as `remove_entries`, in parts."""
+        """Like `remove_entries`, in parts."""
         self._changes.seal()
         yield from change.take_coins(self.watch)
         moved, lost = yield from self.facts.renumber(change)
@@ -621,7 +622,7 @@ class Books:
             self._changes.remove_tx(txid)
 
     def entries_added(self) -> None:
-        """Let `match_some` match unconfirmed transactions against new entries, a few at a time."""
+        """Have `match_some` match unconfirmed transactions against new entries, a few at a time."""
         self._unmatched = dict.fromkeys(
             self.facts.without_block or ([bytes(HASH_SIZE)] if len(self.intake.orphans) else [])
         )
@@ -632,14 +633,14 @@ class Books:
         return bool(self._unmatched) or self.intake.due_groups is not None
 
     def match_some(self, most: int = 20) -> list[WalletEvent]:
-        """Match a few unconfirmed transactions against new entries, and after the last of them the recent orphans.
+        """Match a few unconfirmed transactions against new entries; after the last of them, the recent orphans.
 
-        Orphans that touch a kept transaction are also admitted here if there were too many for one step.
+        Orphans related to a stored transaction are also admitted here if there were too many for one step.
         """
         return whole(self.match_some_in_parts(most))
 
     def match_some_in_parts(self, most: int = 20) -> Parts[list[WalletEvent]]:
-        """Do the same as `match_some`, in parts."""
+        """Like `match_some`, in parts."""
         txids = list(self._unmatched)[:most]
         before = {txid: self.hits.of(txid) for txid in txids}
         for txid in txids:

@@ -43,16 +43,16 @@ from spvfilter.wallet.txgraph import Anchor, Component, DropReason, Signatures, 
 
 
 class Status(StrEnum):
-    """Whether a transaction counts toward the balance, and why not."""
+    """Whether a transaction counts toward the balance and, if not, why."""
 
     CONFIRMED = "confirmed"
     """A block of the best chain contains it, or contains a descendant of it."""
     CANONICAL = "canonical"
-    """Unconfirmed, and counts toward the balance."""
+    """It is unconfirmed and counts toward the balance."""
     REPLACED = "replaced"
     """A canonical transaction spends an input of it or of one of its ancestors. A block may still contain it."""
     CONFLICTED = "conflicted"
-    """No block can contain it as long as the best chain stays, because of a confirmed transaction or of rule 2."""
+    """No block can contain it on the present best chain, because of a confirmed transaction or rule 2."""
     ABANDONED = "abandoned"
     """Inactive: the user abandoned it or one of its ancestors."""
     REJECTED = "rejected"
@@ -60,20 +60,20 @@ class Status(StrEnum):
     EXPIRED = "expired"
     """Inactive: it or one of its ancestors was unconfirmed for 336 hours."""
     WAITING = "waiting"
-    """It does not count yet: a foreign one until there is evidence for it, one of our own until a peer requests it."""
+    """It does not count yet: a foreign one waits for evidence, one of our own until a peer requests it."""
 
 
 class Verdict(NamedTuple):
     """The status of a transaction under the best chain."""
 
     status: Status
-    """Whether it counts, and why not."""
+    """Whether it counts and, if not, why."""
     conflicts_with: bytes | None = None
     """Txid of the confirmed or canonical transaction that conflicts with it or with one of its ancestors.
 
     If one of them spends an output that its confirmed parent does not have, it is the txid of that parent. Among
-    several canonical transactions it is the first that rule 6 chose. None if the transaction is confirmed, canonical or
-    inactive, if it is conflicted by rule 2, or if it waits by rule 5."""
+    several canonical transactions, it is the first that rule 6 chose. None if the transaction is confirmed, canonical
+    or inactive, conflicted by rule 2, or waiting by rule 5."""
 
     @property
     def counts(self) -> bool:
@@ -89,7 +89,7 @@ _INACTIVE = {
 
 
 def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes, Verdict]:
-    """The verdict on each record of a component, by txid.
+    """Return the verdict on each record of a component, by txid.
 
     The result does not depend on the order of the records. Several components may be given as one. Work is linear in
     the inputs of the records, with two exceptions. Rule 2 joins sets of bits along the inputs, one bit for each record
@@ -97,7 +97,7 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
 
     Args:
         component: The records, and the confirmed spenders of outpoints that they spend or create.
-        best_chain: Contains the anchors that are blocks of the best chain.
+        best_chain: The best chain, which contains some of the records' anchors.
     """
     if not component.records:  # the entry of all records was removed
         return {}

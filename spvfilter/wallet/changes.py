@@ -1,4 +1,4 @@
-"""Changes of the books that are not committed yet."""
+"""The books' uncommitted changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from spvfilter.watch.silentkeychain import SilentKeychain
 
 
 class Changes:
-    """The batch that takes changes, and sealed batches, which must be applied before it.
+    """The batch that collects changes, and sealed batches, which must be applied before it.
 
-    Two changes are computed only when a batch is complete: which blocks have been searched, and which indexes of
-    keychains were used.
+    Two changes are computed only once a batch is complete: which blocks have been searched, and which keychain indexes
+    have been used.
     """
 
     def __init__(self, watch: TxOutIndex) -> None:
@@ -31,7 +31,7 @@ class Changes:
     # Matches and transactions
 
     def put_match(self, found: StoredMatch) -> None:
-        """Write a match, in place of an earlier state of it."""
+        """Write a match, replacing its earlier state."""
         self._matches[identity(found.hit)] = found
 
     def withdraw(self, mark: Identity) -> None:
@@ -83,7 +83,7 @@ class Changes:
         self.batch.entries += entries
 
     def remove_entries(self, numbers: Sequence[int]) -> None:
-        """Remove entries. The changes that follow belong into the next batch, where the others have new numbers."""
+        """Remove entries. Later changes go into the next batch, in which the other entries have new numbers."""
         self.batch.removed = numbers
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
@@ -95,12 +95,12 @@ class Changes:
         self.batch.keychains.append(change)
 
     def put_silent(self, keychain: SilentKeychain) -> None:
-        """Write the scan key and the labels of a keychain of sp()."""
+        """Write the scan key and the labels of an sp() keychain."""
         keys = SilentKeys(keychain.silent.secret, keychain.labels.copy(), keychain.depth)
         self.batch.sp_keys.append((keychain.name, keys))
 
     def put_output(self, row: int, found: tuple[int | None, bytes]) -> None:
-        """Write what is known of a silent payment, by the row id of its script."""
+        """Write the facts about a silent payment, by the row id of its script."""
         self.batch.sp_outputs[row] = found
 
     def change_account(self, change: AccountChange) -> None:
@@ -116,7 +116,7 @@ class Changes:
         self.batch = Batch()
 
     def take(self) -> list[Batch]:
-        """The batches since the last call that change something, in the order in which they must be committed."""
+        """Return the batches since the last call, except empty ones, in the order in which to commit them."""
         self._finish()
         batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
         if batches:

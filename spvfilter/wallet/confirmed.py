@@ -25,7 +25,7 @@ class Identity(NamedTuple):
 
 
 def identity(hit: Hit) -> Identity:
-    """The identity of a hit's match."""
+    """Return the identity of a hit's match."""
     return Identity(hit.spend, hit.txid, hit.n)
 
 
@@ -68,7 +68,7 @@ class ConfirmedMatches:
         return [self._found[mark] for mark in self._at.get(height, ())]
 
     def add(self, found: StoredMatch) -> None:
-        """Keep a match that is not there yet."""
+        """Add a new match."""
         assert found.height is not None
         mark = identity(found.hit)
         self._found[mark] = found
@@ -94,7 +94,7 @@ class ConfirmedMatches:
         return taken
 
     def prove(self, height: int) -> list[StoredMatch]:
-        """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN. Return the changed matches."""
+        """Upgrade matches in blocks up to a height from Completeness.ONE_PEER to PROVEN. Return the changed matches."""
         proven: list[Identity] = []
         while self._doubted and self._doubted[0] <= height:
             proven += self._one_peer.pop(heappop(self._doubted), ())

@@ -1,4 +1,4 @@
-"""Removal of entries from the watch list: which matches another entry keeps, and which are withdrawn."""
+"""Remove entries from the watch list, and decide which matches other entries keep and which are withdrawn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Renumbering:
         return cls(watch, removed, name, stay)
 
     def take_coins(self, watch: TxOutIndex) -> Parts[None]:
-        """Add the outpoints of the watch list, which still has the removed entries, to the remaining one, in parts."""
+        """Copy the outpoints of the full watch list to the remaining one, in parts."""
         for (outpoint, coin), is_stop in counted(watch.table.coins()):
             if (script := self.left.take_coin(outpoint, coin, self.removed, self._removed)) is not None:
                 self.scripts.append(script)
@@ -75,7 +75,7 @@ class Renumbering:
         return self.left.label(number - bisect_left(self.removed, number))
 
     def under_old(self, hit: Hit) -> Hit:
-        """A hit that `hit` returned, under the old number of its entry."""
+        """Return a result of `hit` under the old number of its entry."""
         return hit._replace(entry=hit.entry + bisect_right(self._shifts, hit.entry))
 
     def ids(self, ids: Sequence[int]) -> list[int]:
@@ -90,7 +90,7 @@ class Renumbering:
     def confirmed(self, matches: ConfirmedMatches) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
         """Renumber the confirmed matches, in parts.
 
-        Returns matches that another entry keeps, under its old number, and matches that no entry keeps.
+        Returns the matches that another entry keeps, under its old number, and the matches that no entry keeps.
         """
         moved = list[StoredMatch]()
         for found, is_stop in counted(matches):

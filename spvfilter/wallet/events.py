@@ -1,4 +1,4 @@
-"""Events of a wallet: a run started; matches found, confirmed, withdrawn; blocks connected, disconnected."""
+"""Events of a wallet: runs started, matches found, confirmed or withdrawn, blocks connected or disconnected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spvfilter.watch.match import Completeness, Match
 
 @public
 class Reason(StrEnum):
-    """Reason why a match was withdrawn."""
+    """Why a match was withdrawn."""
 
     REORG = "reorg"
     """The block of a coinbase, or of an ancestor of the transaction, left the best chain.
@@ -33,9 +33,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     """The transaction was unconfirmed for 336 hours (Core's DEFAULT_MEMPOOL_EXPIRY_HOURS)."""
     SIZELIMIT = "sizelimit"
-    """One network group announced too many unconfirmed transactions, and the transaction was one of the latest.
-
-    A block may still confirm the transaction.
+    """One network group announced too many unconfirmed transactions, this one lately. A block may still confirm it.
     """
     REFUSED = "refused"
     """The wallet broadcast the transaction or an ancestor, and every peer that received it refused it."""
@@ -59,7 +57,7 @@ class MatchFound:
 class MatchConfirmed:
     """A block of the best chain now contains a match that was unconfirmed.
 
-    The database may have dropped its `MatchFound`: a reader that does not have the match adds it.
+    The database may have dropped its `MatchFound`, so a reader that does not have the match should add it.
     """
 
     match: Match
@@ -73,9 +71,9 @@ class MatchConfirmed:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchWithdrawn:
-    """A match that was reported before no longer counts toward the balance.
+    """A reported match no longer counts toward the balance.
 
-    The database may have dropped its `MatchFound`: a reader that does not have the match ignores the event.
+    The database may have dropped its `MatchFound`, so a reader that does not have the match should ignore the event.
     """
 
     match: Match
@@ -85,7 +83,7 @@ class MatchWithdrawn:
     by: bytes | None = None
     """Txid of the transaction that replaces the match's transaction or conflicts with it, 32 bytes in wire order.
 
-    None if the reason is not a replacement or a conflict.
+    None if the reason is neither a replacement nor a conflict.
     """
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
@@ -139,7 +137,7 @@ class BlockConnected:
     """The client has searched the blocks of the best chain up to this one. The events of its matches follow.
 
     At the tip there is one event for each block. While the client catches up, there is one event for each block with
-    matches and one for the last block. An event then covers all blocks since the event before it.
+    matches and one for the last block. Each event then covers all blocks since the previous one.
     """
 
     height: int
@@ -178,9 +176,8 @@ class BlockDisconnected:
 class RunStarted:
     """A run of the client started. It is the first event of the run.
 
-    Numbers may be left out before this event: it gets at least the Unix time in microseconds as its number. A restored
-    copy of the database therefore does not repeat numbers, unless the clock was set back as well. In that case, the id
-    shows it.
+    Numbers may be skipped before this event: its own is at least the Unix time in microseconds. A restored copy of the
+    database therefore does not repeat numbers, unless the clock was also set back, which the id reveals.
     """
 
     id: bytes
@@ -199,4 +196,4 @@ WalletEvent = (
     | BlockDisconnected
     | RunStarted
 )
-"""The numbered events, which stay in the wallet's database."""
+"""The numbered events, which are stored in the wallet's database."""

@@ -115,7 +115,7 @@ class Facts:
         self.graph.put(record)
 
     def enter(self, record: TxRecord) -> None:
-        """Put a record that no block of the best chain contains."""
+        """Add a record that no block of the best chain contains."""
         if (known := self.graph.get(record.txid)) is not None:
             self._wtxids.pop(known.wtxid, None)
         self.without_block[record.txid] = None
@@ -123,7 +123,7 @@ class Facts:
         self._wtxids[record.wtxid] = record.txid
 
     def leave(self, txid: bytes) -> None:
-        """Note that a block contains a record, once all of the block is recorded."""
+        """Record that a block contains a transaction, once the whole block is recorded."""
         self.without_block.pop(txid, None)
 
     def remove(self, txid: bytes) -> None:
@@ -134,9 +134,9 @@ class Facts:
         self.without_block.pop(txid, None)
 
     def give_evidence(self, txid: bytes) -> list[bytes]:
-        """Let an unconfirmed transaction and its known ancestors count. Returns the txids of these.
+        """Let an unconfirmed transaction and its known ancestors count. Returns their txids.
 
-        The search ends at ancestors that have evidence, because their own ancestors got it with them.
+        The search stops at ancestors with evidence, because their own ancestors already have it too.
         """
         record = self.graph.get(txid)
         gained = list[bytes]()
@@ -150,7 +150,7 @@ class Facts:
     # Blocks
 
     def anchor_at(self, found: FoundTx, txid: bytes, block: ScannedBlock) -> None:
-        """Note the block of the best chain that contains a transaction."""
+        """Record the block of the best chain that contains a transaction."""
         anchor = Anchor(block.height, block.hash, found.position)
         record = self.graph.get(txid)
         if record is None:
@@ -172,7 +172,7 @@ class Facts:
     def disconnect(self, fork: int, now: int) -> tuple[list[bytes], list[TxRecord]]:
         """Disconnect the blocks above height `fork`.
 
-        Returns the txids of their transactions, and the records that no block contains any more. `enter` takes these.
+        Returns the txids of their transactions, and the records that no block contains any longer, for `enter`.
         """
         confirmed = [record.txid for record in self.graph if record.txid not in self.without_block]
         back = [txid for txid in confirmed if (at := self.anchor(txid)) is not None and at.height > fork]
@@ -185,7 +185,7 @@ class Facts:
         return back, parents_first({record.txid: record for record in self.records(returned)})
 
     def lower(self, fork: int) -> list[bytes]:
-        """Note that unconfirmed transactions may be in blocks above height `fork`. Returns the txids of the changed."""
+        """Record that unconfirmed transactions may be in blocks above height `fork`. Returns the changed txids."""
         lowered = [record for record in self.unconfirmed() if record.first_height > fork]
         for record in lowered:
             self.graph.put(record._replace(first_height=fork))
@@ -196,10 +196,10 @@ class Facts:
             heappush(self._deep, (anchor.height, record.txid))
 
     def forget_deep(self, limit: int, depth: int, most: int) -> list[bytes]:
-        """Remove foreign records of blocks up to height `limit`, unless an unconfirmed transaction touches them.
+        """Remove foreign records in blocks up to height `limit`, unless they are related to an unconfirmed transaction.
 
-        Looks at no more than `most` records. Returns the txids of the removed ones. The others are looked at again
-        after `depth` more blocks.
+        Examines at most `most` records, and returns the txids of those removed. The others are examined again after
+        `depth` more blocks.
         """
         forgotten = list[bytes]()
         for _ in range(most):
@@ -220,7 +220,7 @@ class Facts:
     # Matches in blocks
 
     def confirm(self, found: StoredMatch) -> None:
-        """Keep a match in a block of the best chain."""
+        """Add a match in a block of the best chain."""
         self.confirmed.add(found)
 
     def take_matches(self, height: int) -> list[StoredMatch]:
@@ -228,7 +228,7 @@ class Facts:
         return self.confirmed.take(height)
 
     def prove(self, height: int) -> list[StoredMatch]:
-        """Set matches up to a height from Completeness.ONE_PEER to PROVEN. Returns the changed matches."""
+        """Upgrade matches up to a height from Completeness.ONE_PEER to PROVEN. Returns the changed matches."""
         return self.confirmed.prove(height)
 
     def renumber(self, change: Renumbering) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
@@ -237,7 +237,7 @@ class Facts:
 
 
 def parents_first(records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
-    """The records in an order that puts each parent before its children."""
+    """Return the records in an order that puts each parent before its children."""
     ordered = dict[bytes, TxRecord]()
     for txid in records:
         waiting = [txid]

@@ -1,4 +1,4 @@
-"""ForeignEvents: events of other people's unconfirmed transactions, joined to the net change of each step."""
+"""ForeignEvents: events about other people's unconfirmed transactions, combined into the net change of each step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from spvfilter.watch.match import Match, MatchKind
 
 
 class ForeignEvents:
-    """Tells which events are foreign, and joins foreign events until a step ends.
+    """Tells which events are foreign, and combines foreign events until a step ends.
 
-    An event is foreign if it is about an unconfirmed transaction of other people that no block contained before. An
-    attacker can cause any number of them, so the database keeps fewer of them than of other events. If a match is found
-    and withdrawn in one step, nothing has changed, and neither event is reported.
+    An event is foreign if it is about somebody else's unconfirmed transaction that has never been in a block. An
+    attacker can cause any number of these events, so the database keeps fewer of them than of others. If a match is
+    found and withdrawn in one step, nothing has changed, so neither event is reported.
     """
 
     def __init__(self, is_own: Callable[[bytes], bool], mined: Iterable[bytes] = ()) -> None:
@@ -41,7 +41,7 @@ class ForeignEvents:
         self._joined: dict[Identity | bytes, MatchFound | MatchWithdrawn | TxReplaced] = {}
 
     def is_foreign(self, event: WalletEvent) -> bool:
-        """True for an event about an unconfirmed transaction of other people that no block contained before."""
+        """True for an event about somebody else's unconfirmed transaction that has never been in a block."""
         match event:
             case MatchFound(found) | MatchWithdrawn(found):
                 return found.height is None and self._is_foreign(found.txid)
@@ -56,7 +56,7 @@ class ForeignEvents:
         return txid not in self._mined and not self._is_own(txid)
 
     def note(self, event: WalletEvent) -> None:
-        """Note an event that is reported: a block that contained a transaction may leave the best chain."""
+        """Take note of a reported event, because a block that contained a transaction may leave the best chain."""
         match event:
             case MatchUnconfirmed(found):
                 self._mined.add(found.txid)
@@ -69,7 +69,7 @@ class ForeignEvents:
                 assert_never(event)
 
     def join(self, event: WalletEvent) -> list[WalletEvent]:
-        """Join a foreign event with the others of this step. Returns the events that must be reported now, in order."""
+        """Combine a foreign event with the others of this step. Returns the events to report now, in order."""
         match event:
             case TxReplaced(txid):
                 self._joined.pop(txid, None)  # the latest replacement counts
@@ -102,6 +102,6 @@ class ForeignEvents:
         return told
 
     def take(self) -> list[WalletEvent]:
-        """The joined events of this step, in order. They must be reported now."""
+        """Return the combined events of this step, in order, to be reported now."""
         told, self._joined = list[WalletEvent](self._joined.values()), {}
         return told

@@ -1,4 +1,4 @@
-"""Hits: the matches of unconfirmed transactions, by the watch table and by outputs of other unconfirmed ones."""
+"""Hits: the matches of unconfirmed transactions, found by the watch table and by other unconfirmed outputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Hits:
         return {identity(hit): hit for hit in hits}
 
     def enter(self, record: TxRecord, hits: dict[Identity, Hit]) -> None:
-        """Keep the matches of an unconfirmed transaction. Own outputs are watched from now on."""
+        """Store the matches of an unconfirmed transaction. The wallet's own outputs are watched from now on."""
         self._hits[record.txid] = hits
         if record.is_own:
             self._watch.table.learn([hit for hit in hits.values() if not hit.spend])
@@ -82,7 +82,7 @@ class Hits:
         return Transaction.parse(parent.raw).outputs[index].value
 
     def coin_value(self, outpoint: bytes) -> int | None:
-        """The value of an output that the watch table knows, in satoshi; None if it does not know it."""
+        """The value of an output in satoshi, if the watch table knows it, else None."""
         coin = self._watch.table.coin(outpoint)
         return None if coin is None or coin.value == NO_VALUE else coin.value
 

@@ -1,4 +1,4 @@
-"""Intake of foreign unconfirmed transactions: decides which transactions the wallet keeps, and which it evicts."""
+"""Intake of foreign unconfirmed transactions: decides which ones the wallet keeps or evicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Component, DropReason, Signatures, TxRecord
 
 Verify = Callable[[Transaction, Sequence[TxOut | None], Sequence[int]], SpendCheck]
-"""Checks the inputs of a transaction with these indexes against the outputs that they spend: `verify_spends`."""
+"""Checks some inputs of a transaction against the outputs that they spend, as `verify_spends` does."""
 
 
 _MOST_WALKED = 500
@@ -31,7 +31,7 @@ _OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED, Status.WAITING)  #
 
 
 class Intake:
-    """Admits foreign unconfirmed transactions, and evicts them when there is no room or when they turn out invalid.
+    """Admits foreign unconfirmed transactions, and evicts them when space runs out or they turn out to be invalid.
 
     It has no access to the watch list.
     """
@@ -61,22 +61,22 @@ class Intake:
         self._due: dict[bytes, None] = {}  # txids of orphans that touch a kept transaction or may match
 
     def take_turned_away(self) -> list[bytes]:
-        """The txids and wtxids of transactions that found no room or were evicted since the last call."""
+        """The txids and wtxids of transactions that were evicted or turned away since the last call."""
         taken, self._turned_away = self._turned_away, []
         return taken
 
     def take_wrong(self) -> list[tuple[bytes, bytes]]:
-        """Txid and wtxid of the transactions that were dropped for a wrong signature since the last call.
+        """The txids and wtxids of transactions that were dropped because of a wrong signature since the last call.
 
-        The same transaction with another witness may be right.
+        The same transaction with a different witness may be valid.
         """
         taken, self._wrong = self._wrong, []
         return taken
 
     def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
-        """The verdict on a transaction if this wallet broadcast it, and an abandoned ancestor if there is one.
+        """The verdict on a transaction if this wallet were to broadcast it, and an abandoned ancestor, if any.
 
-        The ancestors in the orphanage count, because the broadcast would admit them.
+        Ancestors in the orphanage count, because the broadcast would admit them.
         """
         record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._facts.number + 1)
         family, waiting = {record.txid: record}, [record]
@@ -92,17 +92,17 @@ class Intake:
         return verdicts[tx.txid], next(abandoned, None)
 
     def known(self, txid: bytes) -> TxRecord | None:
-        """The record of a transaction that the wallet or the orphanage keeps."""
+        """The record of a transaction in the wallet or the orphanage."""
         return self._facts.graph.get(txid) or self.orphans.get(txid)
 
     def note_verdict(self, txid: bytes, verdict: Verdict) -> None:
-        """Note whether a block may still contain a foreign transaction."""
+        """Record whether a block may still contain a foreign transaction."""
         self.pool.note_ended(txid, is_ended=verdict.status not in _OPEN)
 
     # Records
 
     def enter(self, record: TxRecord, groups: Groups = (), hits: dict[Identity, Hit] | None = None) -> None:
-        """Put and match an unconfirmed record, and note the room that it takes."""
+        """Add and match an unconfirmed record, and account for the space that it takes."""
         self._facts.enter(record)
         hits = self._hits.match(record) if hits is None else hits
         self._hits.enter(record, hits)
@@ -112,13 +112,13 @@ class Intake:
             self.pool.put(record, len(hits), groups or record.announced_by)
 
     def enter_again(self, txid: bytes) -> None:
-        """Note the room that a foreign transaction takes after a change of its matches."""
+        """Account for the space that a foreign transaction takes after its matches have changed."""
         record = self._facts.record(txid)
         if record is not None and txid in self.pool:
             self.pool.put(record, len(self._hits.of(txid)))
 
     def leave(self, txid: bytes) -> None:
-        """Note that a block contains a transaction."""
+        """Record that a block contains a transaction."""
         self._facts.leave(txid)
         self._hits.drop(txid)
         self.pool.remove(txid)
@@ -130,7 +130,7 @@ class Intake:
         self.pool.remove(txid)
 
     def lower(self, fork: int) -> list[bytes]:
-        """Note that unconfirmed transactions may be in blocks above height `fork`. Returns the txids of the changed."""
+        """Record that unconfirmed transactions may be in blocks above height `fork`. Returns the changed txids."""
         lowered = self._facts.lower(fork)
         for txid in lowered:
             self.pool.note_changed(txid)
@@ -139,8 +139,8 @@ class Intake:
     def verify_returned(self, txids: Iterable[bytes]) -> list[bytes]:
         """Verify those foreign transactions of the mempool layer that spend coins of the wallet.
 
-        They came from the database or from disconnected blocks, and no peer sent them. Returns the txids whose verdicts
-        may change.
+        They came from the database or from disconnected blocks, not from peers. Returns the txids whose verdicts may
+        change.
         """
         spends = [
             txid for txid in txids if txid in self.pool and any(hit.spend for hit in self._hits.of(txid).values())
@@ -148,7 +148,7 @@ class Intake:
         return self.rematch(spends) if self._verify is not None else []
 
     def drop_unlinked(self, component: Component) -> list[TxRecord]:
-        """Remove the foreign transactions of a component that need not be kept, and return them."""
+        """Remove and return the foreign transactions of a component that are no longer needed."""
         unlinked = self._unlinked(component.records)
         for record in unlinked:
             del component.records[record.txid]
@@ -162,18 +162,18 @@ class Intake:
     def admit(self, orphan: Orphan) -> list[bytes]:
         """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
 
-        Orphans that touch it follow, some of them later. Returns the txids whose verdicts may change.
+        Related orphans follow, some of them later. Returns the txids whose verdicts may change.
         """
         return [*self._admit_one(orphan), *self.admit_due()]
 
     @property
     def due_groups(self) -> Groups | None:
-        """The network groups that announced the first of the orphans that `admit_due` admits; None if there is none."""
+        """The network groups that announced the first orphan that `admit_due` will admit; None if there is none."""
         orphans = (self.orphans.find(txid) for txid in self._due)
         return next((orphan.groups for orphan in orphans if orphan is not None), None)
 
     def admit_due(self) -> list[bytes]:
-        """Admit some of the orphans that touch a kept transaction. Returns the txids whose verdicts may change."""
+        """Admit some of the orphans related to a stored transaction. Returns the txids whose verdicts may change."""
         touched, graph = list[bytes](), self._facts.graph
         most = graph.walked + _MOST_WALKED
         while self._due and graph.walked <= most:
@@ -226,7 +226,7 @@ class Intake:
         return touched + self._make_room(self._facts.graph.get(record.txid) or record, groups)
 
     def adopt(self, record: TxRecord) -> list[bytes]:
-        """Admit the orphans that touch a kept transaction, and return the txids whose verdicts may change."""
+        """Admit the orphans related to a stored transaction, and return the txids whose verdicts may change."""
         self._due |= dict.fromkeys(self.orphans.relatives(record))
         return self.admit_due()
 
@@ -236,7 +236,7 @@ class Intake:
         return self.admit_due()
 
     def match_orphans(self) -> None:
-        """Let `admit_due` admit the orphans that match new entries."""
+        """Have `admit_due` admit the orphans that match new entries."""
         self._due |= dict.fromkeys(self.orphans.keep_recent())
 
     def _decides(self, record: TxRecord) -> bool:
@@ -480,7 +480,7 @@ class Intake:
     def rematch(self, txids: Iterable[bytes]) -> list[bytes]:
         """Match unconfirmed transactions again, and return the txids whose verdicts may change.
 
-        A foreign transaction that pays more than its inputs have, as far as they are known now, is evicted.
+        A foreign transaction is evicted if it pays more than its inputs, as now known, are worth.
         """
         touched = list[bytes]()
         for txid in list(txids):

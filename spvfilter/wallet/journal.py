@@ -1,7 +1,7 @@
-"""The journal of a wallet's books: numbers their events, and converts them to and from the form in the database.
+"""The journal of a wallet's books: numbers their events, and converts them to and from database rows.
 
-An event goes into the batch of the change that it reports, so that one commit has both. The next event of a run gets
-the next number. No number is used twice in a database, whenever the process is killed.
+An event goes into the batch of the change that it reports, so that both are committed together. Events in a run are
+numbered consecutively, and a database never uses a number twice, no matter when the process is killed.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _NOT_ENCODED = ("sequence", "account")  # columns of their own
 class Journal:
     """Numbers events and puts them into batches.
 
-    Several blocks may be connected one after another below the tip. Only the last one of them becomes an event:
-    `connected` is the block that waits for the next event, and a later block takes its place.
+    If several blocks are connected in a row below the tip, only the last becomes an event. `connected` is the block
+    that waits for the next event, and a later block takes its place.
     """
 
     def __init__(self, sequence: int = 0, told: int = -1, untold: BlockConnected | None = None) -> None:
@@ -74,8 +74,8 @@ class Journal:
     def start(self, run_id: bytes, clock_us: int, batch: Batch) -> WalletEvent:
         """Begin a run: number its first event, and return it.
 
-        Its number is at least the clock's time. A restored copy of the database then repeats no number that a later run
-        of the original has used, unless the clock was set back.
+        Its number is at least the clock's time. A restored copy of the database therefore does not repeat numbers from
+        later runs of the original, unless the clock was set back.
 
         Args:
             run_id: Random id of the run, 16 bytes.
@@ -97,7 +97,7 @@ class Journal:
         yield self._number(event, batch, is_foreign=is_foreign)
 
     def flush(self, batch: Batch) -> Iterator[WalletEvent]:
-        """Yield the event of the block that waits, if there is one."""
+        """Yield the event of the waiting block, if there is one."""
         if self.connected is not None:
             waiting, self.connected = self.connected, None
             yield self._number(waiting, batch)
@@ -168,7 +168,7 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
 
 
 def decode(stored: StoredEvent) -> WalletEvent:
-    """Return the event of a row. Raises FormatError for bytes that are not an event."""
+    """Return the event of a row. Raises FormatError if the bytes are not an event."""
     try:
         event: WalletEvent = _made(KINDS[stored.kind], json.loads(stored.data), sequence=stored.sequence)
     except (KeyError, ValueError, TypeError, AttributeError) as error:

@@ -26,12 +26,12 @@ class Judgement:
         self._followers: list[dict[bytes, None]] = []
 
     def load(self, txid: bytes, row: StoredTx) -> None:
-        """Take the verdict from the row of a transaction."""
+        """Load the verdict from the row of a transaction."""
         is_unconfirmed = self._facts.is_without_block(txid)
         self._verdicts[txid] = Verdict(status_of(row.status), row.conflicts_with) if is_unconfirmed else CONFIRMED
 
     def put(self, txid: bytes, verdict: Verdict) -> None:
-        """Keep a new verdict."""
+        """Store a new verdict."""
         self._verdicts[txid] = verdict
         if verdict.status is not Status.WAITING or self._facts.is_own(txid):
             self.waiting.pop(txid, None)
@@ -44,11 +44,11 @@ class Judgement:
         self.waiting.pop(txid, None)
 
     def begin(self) -> None:
-        """Note that facts about unconfirmed transactions have changed."""
+        """Record that facts about unconfirmed transactions have changed."""
         self._own = None
 
     def component_of(self, txid: bytes, judged: dict[bytes, Verdict]) -> Component | None:
-        """The component of a transaction that has to be judged; None if `judged` has all of it.
+        """The component of a transaction that must be judged; None if `judged` contains all of it.
 
         A transaction of a block is added to `judged`.
         """
@@ -75,7 +75,7 @@ class Judgement:
         return bool(self._started_waiting)
 
     def take_waiting(self) -> list[bytes]:
-        """The txids of the foreign transactions that have begun to wait since the last call, and still do."""
+        """The txids of the foreign transactions that have begun waiting since the last call, and still are."""
         taken, self._started_waiting = [each for each in self._started_waiting if each in self.waiting], {}
         return taken
 
@@ -88,11 +88,11 @@ class Judgement:
         return txid in self._facts.without_block and self._verdicts[txid].counts
 
     def is_waiting(self, txid: bytes) -> bool:
-        """True if a transaction is unconfirmed and waits to count."""
+        """True if a transaction is unconfirmed and does not count yet."""
         return self._facts.is_without_block(txid) and self._verdicts[txid].status is Status.WAITING
 
     def is_inactive(self, txid: bytes) -> bool:
-        """True if a transaction or an ancestor of it was dropped, so that it does not count."""
+        """True if a transaction does not count because it or an ancestor was dropped."""
         return self._verdicts[txid].status in INACTIVE
 
     def status(self, txid: bytes) -> TxStatus | None:
@@ -104,7 +104,7 @@ class Judgement:
     # Own transactions
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """Our transactions that no block contains, parents first: a new tuple after each change of a verdict."""
+        """Our transactions that no block contains, parents first, as a new tuple whenever a verdict changes."""
         if self._own is None:
             facts = self._facts
             own = [record for record in facts.unconfirmed() if record.is_own]
@@ -122,22 +122,22 @@ class Judgement:
         return record if record is not None and record.is_own and self._facts.is_without_block(txid) else None
 
     def follow_own(self) -> dict[bytes, None]:
-        """A dict that collects the txids of the wallet's own transactions whose record or verdict changes from now on.
+        """Return a dict that collects the txids of own transactions whose record or verdict changes from now on.
 
-        The caller empties it after each look. It may also contain transactions that are no longer the wallet's own.
+        The caller empties it after use. It may also contain transactions that no longer belong to the wallet.
         """
         followed = dict[bytes, None]()
         self._followers.append(followed)
         return followed
 
     def note_own(self, txid: bytes) -> None:
-        """Note that the record or the verdict of a transaction has changed."""
+        """Record that the record or the verdict of a transaction has changed."""
         if self._facts.is_own(txid) or txid not in self._facts.graph:
             for followed in self._followers:
                 followed[txid] = None
 
     def is_announceable(self, txid: bytes) -> bool:
-        """True if a transaction of the wallet is unconfirmed, and counts or will count once a peer requests it.
+        """True if an own transaction is unconfirmed, and counts or will count once a peer requests it.
 
         Foreign conflicts rank lower and never change that.
         """

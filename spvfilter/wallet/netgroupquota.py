@@ -1,9 +1,9 @@
-"""Quota of network groups: which foreign unconfirmed transaction is evicted when the mempool layer is full.
+"""Network group quotas: which foreign unconfirmed transactions are evicted when the mempool layer is full.
 
-Transactions are counted by the set of network groups that announced them. Sets with few groups lose transactions
-first. Among sets with equally many groups, the largest set loses its latest transactions.
+Transactions are counted by the set of network groups that announced them. Sets with few groups lose transactions first.
+Among sets of equally many groups, the one with the most transactions loses its latest.
 
-An attacker in three network groups can announce transactions as seven sets of groups, and thus fills at most seven
+An attacker in three network groups can announce transactions from seven sets of groups, and so fills at most seven
 shares. Every other set keeps its share.
 """
 
@@ -33,7 +33,7 @@ class NetgroupQuota:
         return len(self._party)
 
     def announce(self, txid: bytes, groups: Iterable[str] = ()) -> None:
-        """Note that peers of these groups announced or sent a transaction."""
+        """Record that peers in these groups announced or sent a transaction."""
         known = self._party.get(txid)
         names = _names(groups, () if known is None else known.names)
         if known is not None:
@@ -46,7 +46,7 @@ class NetgroupQuota:
         return self._parties[max(len(names), 1) - 1]
 
     def groups_of(self, txid: bytes) -> int:
-        """Return how many groups announced a transaction: 1 to `MANY`, and 1 also for none, as after a restart."""
+        """Return how many groups announced a transaction: 1 to `MANY`. None, as after a restart, count as 1."""
         party = self._party.get(txid)
         return 1 if party is None else max(len(party.names), 1)
 
@@ -59,8 +59,8 @@ class NetgroupQuota:
     def evictable(self, groups: Groups) -> Iterator[bytes]:
         """Yield transactions that may be evicted for a new transaction of these groups, the best candidate first.
 
-        A set of groups loses transactions only if it has more than the groups of the newcomer would have, or if it has
-        fewer groups. A candidate that the caller keeps comes last the next time.
+        A set of groups loses transactions only if it has more of them than the newcomer's set would, or contains fewer
+        groups. A candidate that the caller keeps comes last the next time.
         """
         names = _names(groups)
         held = self._of(names).held_by(names)

@@ -1,6 +1,6 @@
-"""Orphanage: foreign unconfirmed transactions that neither match nor decide about a kept transaction, in memory only.
+"""Orphanage: foreign unconfirmed transactions that neither match nor affect a stored transaction, in memory only.
 
-A parent that arrives later may turn one into a match.
+A parent that arrives later may turn one of them into a match.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from spvfilter.wallet.netgroupquota import MANY
 from spvfilter.wallet.txgraph import TxRecord
 
 MAX_ORPHANS = 500
-"""Transactions in the orphanage (our choice)."""
+"""Largest number of transactions in the orphanage (our choice)."""
 MAX_ORPHAN_INPUTS = 25_000
-"""Inputs of all orphans (our choice): each takes 400 bytes."""
+"""Largest number of inputs of all orphans (our choice): each takes 400 bytes."""
 MAX_ORPHAN_SIZE = 100_000
-"""Bytes of one transaction, as Core's largest standard transaction has."""
+"""Largest size of one transaction in bytes, that of Core's largest standard transaction."""
 
 
 class Orphan(NamedTuple):
@@ -27,7 +27,7 @@ class Orphan(NamedTuple):
     groups: tuple[str, ...] = ()
     """Network groups that announced it."""
     arrived: int | None = None
-    """Number of changes of the chain before it arrived; None if the orphanage is to fill in the present number."""
+    """Number of chain changes before it arrived; None if the orphanage should fill in the current number."""
 
 
 class Orphanage:
@@ -55,7 +55,7 @@ class Orphanage:
         return self._orphans.get(txid)
 
     def put(self, orphan: Orphan) -> None:
-        """Keep a transaction. The oldest one is dropped if there are too many."""
+        """Add a transaction. If there are too many, the oldest is dropped."""
         record = orphan.record
         if len(record.raw) > MAX_ORPHAN_SIZE or record.txid in self._orphans:
             return
@@ -68,7 +68,7 @@ class Orphanage:
             self._drop(next(iter(self._orphans)))
 
     def announce(self, txid: bytes, groups: Iterable[str], quorum: int, number: int) -> None:
-        """Note that network groups announced an orphan. With `quorum` groups it counts since a number of the books."""
+        """Record that network groups announced an orphan. Once `quorum` groups have, it counts from `number` on."""
         orphan, names = self._orphans[txid], tuple(groups)
         record = orphan.record.announced(names)
         if not record.has_evidence and len(record.announced_by) >= quorum:
@@ -77,7 +77,7 @@ class Orphanage:
         self._orphans[txid] = orphan._replace(record=record, groups=groups)
 
     def note_block(self) -> None:
-        """Note that the chain has another block, which may contain any of the orphans."""
+        """Record that the chain has a new block, which may contain any of the orphans."""
         self._blocks += 1
 
     def take(self, txid: bytes) -> Orphan | None:
@@ -103,8 +103,8 @@ class Orphanage:
     def keep_recent(self) -> list[bytes]:
         """Drop the orphans that arrived before the latest block, and return the txids of the others.
 
-        A new entry is searched from the next block on. The search would miss an earlier block that contains one of the
-        older orphans.
+        New entries are searched for from the next block on, which would miss an earlier block with one of the older
+        orphans.
         """
         for txid in [txid for txid, orphan in self._orphans.items() if orphan.arrived != self._blocks]:
             self._drop(txid)

@@ -1,4 +1,4 @@
-"""Parts: a change of the books that may take several steps of the event loop."""
+"""Parts: a change to the books that may take several steps of the event loop."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Parts = Generator[None, None, T]
-"""A change of the books. It stops after each match or transaction, and nothing else may use the books until it ends."""
+"""A change to the books that pauses after each match or transaction. Nothing else may use the books until it ends."""
 PIECE = 20
-"""Matches that are made together (our choice)."""
+"""Number of matches that are made in one go (our choice)."""
 CHEAP = 10
-"""Cheap items between two stops (our choice)."""
+"""Number of cheap items between two pauses (our choice)."""
 
 
 def whole(parts: Parts[T]) -> T:
-    """Make a change without a stop, and return its result."""
+    """Make a change without pausing, and return its result."""
     while True:
         try:
             next(parts)
@@ -34,5 +34,5 @@ def pieces(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def counted(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
-    """Yield cheap items, each with True if a change should stop after it."""
+    """Yield cheap items, each with True if a change should pause after it."""
     return ((item, number % CHEAP == 0) for number, item in enumerate(items, 1))

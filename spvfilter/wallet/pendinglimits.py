@@ -1,4 +1,4 @@
-"""Bounds of foreign unconfirmed transactions."""
+"""Limits on foreign unconfirmed transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingLimits:
-    """Bounds of the mempool layer. Own transactions count toward none of them."""
+    """Limits of the mempool layer. The wallet's own transactions do not count."""
 
     matches: int = 10_000
     """Largest number of matches of foreign unconfirmed transactions."""
@@ -18,8 +18,8 @@ class PendingLimits:
     component: int = 64
     """Largest number of foreign transactions in a component, as in a cluster of Core's mempool."""
     component_size: int = 404_000
-    """Largest total size of these in bytes: four of Core's largest standard transactions."""
+    """Largest total size of these transactions in bytes: four of Core's largest standard transactions."""
     component_links: int = 3_000
-    """Largest number of outpoints that link these with one another, counted at each end (our choice)."""
+    """Largest number of outpoints that link these transactions, counted at each end (our choice)."""
     spenders: int = 10
     """Largest number of foreign transactions that spend one outpoint."""

@@ -1,4 +1,4 @@
-"""Queue of foreign transactions to record. Network groups take turns; each group has its own order of arrival."""
+"""A queue of foreign transactions to record. Network groups take turns, each in its order of arrival."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 class Queue:
     """A queue that is bounded in number and bytes.
 
-    A network group that sends too much delays only its own transactions. A full queue drops the latest transactions of
-    the largest group to make space for other groups.
+    A network group that sends too much only delays its own transactions. A full queue drops the latest transactions of
+    the largest group to make space for others.
     """
 
     MOST = 10_000  # transactions
@@ -35,11 +35,11 @@ class Queue:
 
     @property
     def is_half_free(self) -> bool:
-        """True if at most half of the bounds is used, so that dropped transactions may be requested again."""
+        """True if the queue is at most half full, so that dropped transactions may be requested again."""
         return self._number <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2
 
     def has_much_room(self, group: str) -> bool:
-        """True if the queue is half free, or if the largest group has at least twice as much as this group."""
+        """True if the queue is at most half full, or if the largest group uses at least twice as much as this one."""
         if self.is_half_free:
             return True
         waiting, size = len(self._waiting.get(group, ())), self._sizes.get(group, 0)
@@ -48,8 +48,8 @@ class Queue:
     def put(self, raw: bytes, group: str = "") -> list[bytes] | None:
         """Add a transaction.
 
-        Returns the transactions that the queue dropped to make space for it. Returns None if the queue is full and does
-        not accept it.
+        Returns the transactions that were dropped to make space for it, or None if the queue is full and does not
+        accept it.
         """
         gone: list[bytes] = []
         while self._is_full and (largest := self._largest(group)) != group:
@@ -65,11 +65,11 @@ class Queue:
 
     @property
     def groups(self) -> Iterable[str]:
-        """The groups that have transactions, in their turn."""
+        """The groups that have transactions, in the order of their turns."""
         return self._waiting.keys()
 
     def take(self, group: str | None = None) -> tuple[bytes, str]:
-        """Remove the oldest transaction of a group, by default of the next one. Return it and the group."""
+        """Remove the oldest transaction of a group, by default the group whose turn it is. Return it and the group."""
         if group is None:
             group = next(iter(self._waiting))
         waiting = self._waiting[group]

@@ -1,4 +1,4 @@
-"""WalletStore: reads a wallet's database, even while a client writes it; needs no network."""
+"""WalletStore: reads a wallet's database, even while a client writes to it, and without a network."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _PATIENCE_S = 5.0  # for a client that is just opening or closing the file
 
 @public
 class WalletStore(Views):
-    """A wallet's database, opened for reading, in any process, even while a client writes to it.
+    """A wallet's database, opened for reading in any process, even while a client writes to it.
 
         with WalletStore.open("wallet.db") as wallet:
             print(wallet.balance().confirmed, wallet.history(limit=10))
 
-    A process that follows the wallet keeps the number of the last event that it has processed. From time to time it
-    asks for the next events:
+    A process that follows the wallet remembers the number of the last event that it has processed. From time to time,
+    it asks for the next events:
 
         for event in wallet.events(since=last):
             last = event.sequence
 
-    Each call reads the state of the last commit. Reading never delays a client that writes at the same time. Each row
-    is checked when it is read. Only the next start of a client notices rows that a damaged index hides. Use the object
-    from one thread at a time.
+    Each call reads the state of the last commit. Reading never delays a client that is writing. Each row is checked
+    when it is read, but rows hidden by a damaged index are noticed only when a client next starts. Use the object from
+    one thread at a time.
     """
 
     @classmethod
@@ -80,22 +80,23 @@ class WalletStore(Views):
             raise
 
     def events(self, since: int, limit: int = 1_000, *, account: str | None = None) -> Snapshot[WalletEvent]:
-        """Return the next events of the wallet or of an account, in order; none if there are no more.
+        """Return the next events of the wallet or of an account, in order; empty if there are no more.
 
-        The database keeps at most 250,000 events of the last 30 days, but at least 10,000. It keeps the latest 10,000
-        events of other people's unconfirmed transactions. A dropped one leaves a hole among the numbers.
+        The database keeps up to 250,000 events of the last 30 days, and at least 10,000. It also keeps the latest
+        10,000 events about other people's unconfirmed transactions; dropped ones leave holes in the numbering.
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
             limit: Number of events to return, from 1 to 10,000.
-            account: Only events of this account's matches, of blocks and of starts of runs. Continue after `sequence`
-                of the result: it covers events of other accounts as well.
+            account: Only events about this account's matches, blocks and starts of runs. Continue after the result's
+                `sequence`, which also covers events of other accounts.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            EventGapError: The number is neither 0 nor the number of an event of this database, or later events were
-                dropped for their age or number. Read a snapshot, such as `history`, and continue from its `sequence`.
-            ParameterError: The number is negative, or the limit is out of range.
+            EventGapError: `since` is neither 0 nor the number of an event in this database, or later events were
+                dropped because they were too old or too many. Read a snapshot, such as `history`, and continue from its
+                `sequence`.
+            ParameterError: `since` is negative, or `limit` is out of range.
             StoreError: The database cannot be read.
         """
         if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
@@ -113,17 +114,17 @@ class WalletStore(Views):
         parents: Iterable[bytes | Serializable] = (),
         input_values: Iterable[int] | None = None,
     ) -> tuple[CheckFinding, ...]:
-        """Return the problems with a transaction, as far as the database shows them.
+        """Return the problems with a transaction, as far as the database reveals them.
 
         `LightClient.check` also knows the fees that connected peers require, and which transactions they have accepted.
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
-            parents: Transactions that it spends from, parents first. Their fees count together.
+            parents: Transactions that it spends from, parents first. Their fees are added up.
             input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
-            The findings, gravest first. Empty if no problem was found.
+            The findings, most serious first; empty if no problem was found.
 
         Raises:
             FormatError: The bytes are not a transaction.
@@ -139,13 +140,13 @@ class WalletStore(Views):
     def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.
 
-        The id is None if the run's `RunStarted` event was dropped, and before the first event.
+        Returns None if the run's `RunStarted` event was dropped, and before the first event.
 
         Args:
             sequence: Number of the event.
 
         Raises:
-            EventGapError: The number is neither 0 nor the number of an event of this database.
+            EventGapError: The number is neither 0 nor the number of an event in this database.
             ParameterError: The number is negative.
             StoreError: The database cannot be read.
         """
@@ -155,8 +156,8 @@ class WalletStore(Views):
     def bip37_parameters(self) -> Bip37Parameters | None:
         """Return the parameters of the wallet's BIP-37 filter, or None before the first filter.
 
-        With them the filter is the same at every start. The `decoy_key` is a secret of the wallet. Raises
-        StoreCorruptError if the database is damaged.
+        They make the filter the same at every start. `decoy_key` is a secret of the wallet. Raises StoreCorruptError if
+        the database is damaged.
         """
         with self._moment():
             raw = self._meta("filter")
@@ -173,7 +174,7 @@ class WalletStore(Views):
             return stored_elements(self._checked, self._network, self._tip())
 
     def close(self) -> None:
-        """Close the file; no other method may be called afterwards."""
+        """Close the file. Do not call other methods afterwards."""
         self._db.close()
 
     def __enter__(self) -> Self:
@@ -186,7 +187,7 @@ class WalletStore(Views):
 
 
 def run_id_of(started: StoredEvent | None, path: Path) -> bytes | None:
-    """Return the id of a run by its first event; None without one. Raises StoreCorruptError."""
+    """Return the id of a run, given its first event; None without one. Raises StoreCorruptError."""
     if started is None:
         return None
     (event,) = decoded([started], path)

@@ -1,4 +1,4 @@
-"""Checks of the user's calls before the books record them: a broadcast, and an abandonment."""
+"""Check the user's calls to broadcast or abandon a transaction before the books record them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusal(findings: Iterable[CheckFinding], *, is_forced: bool) -> ParameterEr
 
     Args:
         findings: Findings of a check.
-        is_forced: True to ignore findings that peers will refuse the transaction.
+        is_forced: True to ignore findings that peers will refuse it.
     """
     weights = (CheckWeight.INVALID,) if is_forced else (CheckWeight.INVALID, CheckWeight.REFUSED)
     grave = [finding for finding in findings if finding.weight in weights]
@@ -36,7 +36,7 @@ def refusal(findings: Iterable[CheckFinding], *, is_forced: bool) -> ParameterEr
 
 
 def refusal_of(findings: Sequence[CheckFinding]) -> ParameterError:
-    """Return the error for findings, gravest first."""
+    """Return the error for findings, which are given most serious first."""
     first = findings[0]
     if first.cause in (CheckCause.CONFIRMED, CheckCause.CONFLICT) and first.by is not None:
         return TxConflictError(first.message, first.by, first.height)
@@ -46,7 +46,7 @@ def refusal_of(findings: Sequence[CheckFinding]) -> ParameterError:
 
 
 def check_abandon(books: Books, txid: bytes) -> None:
-    """Check that a transaction is unconfirmed and own. Raises ParameterError."""
+    """Raise ParameterError unless a transaction is unconfirmed and the wallet's own."""
     record = books.facts.record(txid)
     if record is None or not books.facts.is_without_block(txid):
         raise ParameterError(f"{hash_to_hex(txid)} is not an unconfirmed transaction of the wallet")

@@ -1,4 +1,4 @@
-"""Reports: the events of unconfirmed matches, and the matches that count and were reported."""
+"""Reports: events about unconfirmed matches, and the matches that count and were reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REASONS = {
 
 
 class Reports:
-    """Reports and writes the difference that verdicts make to unconfirmed matches."""
+    """Reports and writes how unconfirmed matches change with the verdicts."""
 
     def __init__(self, watch: TxOutIndex, facts: Facts, hits: Hits, changes: Changes) -> None:
         self._watch = watch
@@ -51,12 +51,12 @@ class Reports:
         return txid not in self._counted
 
     def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
-        """The match of a hit. `at` has its place in a block."""
+        """The match of a hit. `at` is its place in a block."""
         block, height, sure, time = (None,) * 4 if at is None else at[1:]
         return self._watch.matches((hit,), block_hash=block, height=height, time=time, completeness=sure)[0]
 
     def confirm(self, mark: Identity) -> bool:
-        """Note that a block contains a match. Returns True if it was reported as unconfirmed before."""
+        """Record that a block contains a match. Returns True if it was reported as unconfirmed before."""
         counted = self._counted.get(mark.txid, {})
         return counted.pop(mark, None) is not None
 
@@ -104,7 +104,7 @@ class Reports:
         self._watch.windows.see(wanted.values())
 
     def renumber(self, change: Renumbering, left: Mapping[bytes, Mapping[Identity, Hit]]) -> list[MatchWithdrawn]:
-        """Withdraw the reported matches that no entry matches any more, and write the others under their entry.
+        """Withdraw the reported matches that no entry matches any longer, and write the others under their entry.
 
         Args:
             change: The removal of entries.

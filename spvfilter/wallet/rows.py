@@ -1,4 +1,4 @@
-"""Rows of transactions: between the records of the books and the rows of the database."""
+"""Convert transactions between the books' records and rows of the database."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROW_STATUS = {
     Status.EXPIRED: TxStatus.EXPIRED,
     Status.WAITING: TxStatus.WAITING,
 }
-"""Status in the database of a transaction without a block of the best chain, by its verdict."""
+"""Database status of a transaction that is not in the best chain, by its verdict."""
 _STATUS = {row: status for status, row in ROW_STATUS.items()} | {TxStatus.CONFIRMED: Status.CONFIRMED}
 
 
 def status_of(status: TxStatus) -> Status:
-    """Return the status of the verdict that a row was written with."""
+    """Return the verdict's status with which a row was written."""
     return _STATUS[status]
 
 

@@ -1,4 +1,4 @@
-"""Initial state of a wallet's books, and counts of the transactions that peers filtered."""
+"""The initial state of a wallet's books, and counts of the transactions that peers filtered."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spvfilter.wallet.scanned import ScannedBlock
 
 @dataclass(frozen=True, slots=True)
 class SavedBooks:
-    """The state of the books in the database."""
+    """The books' state in the database."""
 
     matches: Sequence[StoredMatch] = ()
     """All matches that count toward the balance."""
     transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)
-    """All transactions without a block, and transactions of recent blocks, by txid."""
+    """All transactions that are not in a block, and those in recent blocks, by txid."""
     cursor: int = -1
     """Height up to which blocks have been searched."""
     searched: int = -1
@@ -31,12 +31,12 @@ class SavedBooks:
 
 @dataclass(slots=True)
 class Filtered:
-    """Transactions of the blocks that peers searched by our BIP-37 filter."""
+    """Counts of the transactions in blocks that peers searched with our BIP-37 filter."""
 
     txs: int = 0
     """Number of transactions in these blocks."""
     false_positives: int = 0
-    """Number of transactions that the filter matched and the watch list did not."""
+    """Number of transactions that matched the filter but not the watch list."""
 
     def note(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
         """Count the transactions of a searched block with these hits."""

@@ -1,4 +1,4 @@
-"""Results of a block search, as input of the books: searched blocks, and the transactions that peers sent for them."""
+"""Results of a block search, as input for the books: searched blocks, and the transactions that peers sent."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ScannedBlock:
     completeness: Completeness = Completeness.UNPROVEN
     """How certain it is that no match in the block is missing."""
     total: int = 0
-    """Number of transactions in the block, if a peer searched it by filter."""
+    """Number of transactions in the block, if a peer searched it with a filter."""
     time: int | None = None
-    """Time in its header (Unix time). A block with matches needs it."""
+    """Time in its header (Unix time). Needed if the block contains matches."""
     branches: Mapping[int, bytes] | None = None
     """Merkle branches of transactions by position, if the search of the block has computed them."""
 
@@ -50,7 +50,7 @@ class ScannedBlock:
         return {} if self.raw is None else branches_of(self.raw, positions)
 
     def txs_at(self, positions: Collection[int]) -> dict[int, bytes]:
-        """Return the known ones of the transactions at these positions, serialized."""
+        """Return the known transactions at these positions, serialized."""
         if self.raw is None:
             return {tx.position: tx.raw for tx in self.txs if tx.position in positions}
         spans = enumerate(islice(walk_block(self.raw), max(positions, default=-1) + 1))
@@ -59,7 +59,7 @@ class ScannedBlock:
     def hits(self, table: WatchTable) -> list[Hit]:
         """The hits in the block.
 
-        The table learns the outputs of each transaction at once, because a later transaction may spend them.
+        The table learns the outputs of each transaction immediately, because a later transaction may spend them.
         """
         if self.raw is not None:
             return table.scan_block(self.raw)
@@ -86,7 +86,7 @@ class ScannedBlock:
 def branches_of(raw: bytes, positions: Iterable[int]) -> dict[int, bytes]:
     """Return the merkle branches of the transactions at these positions of a serialized block.
 
-    That takes about three milliseconds for a large block, and ten if all its transactions are wanted.
+    This takes about three milliseconds for a large block, and ten for all its transactions.
     """
     wanted = list(positions)
     return dict(zip(wanted, merkle_branches(block_txids(raw), wanted), strict=True)) if wanted else {}

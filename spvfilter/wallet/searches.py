@@ -23,7 +23,7 @@ class Searches:
 
     @property
     def first_height(self) -> int:
-        """Height of the first sight of a transaction that the wallet learns now."""
+        """Height to record for a transaction that the wallet first sees now."""
         return max(self.searched, 0)
 
     def begin_at(self, height: int | None, wanted: tuple[int | None, int | None] | None = None) -> None:
@@ -31,7 +31,7 @@ class Searches:
 
         Args:
             height: The height. None if it is not known yet.
-            wanted: A height and a birthday. The search will begin at the lower one.
+            wanted: A height and a birthday. The search begins at the lower of the two.
         """
         self.blocks.start, self.blocks.wanted = height, wanted
         self._changes.put_searched(self.blocks)
@@ -41,12 +41,12 @@ class Searches:
         self._move_cursor(height)
 
     def record(self, height: int) -> None:
-        """Note that the blocks above the cursor, up to a height, have been searched."""
+        """Record that the blocks above the cursor, up to a height, have been searched."""
         self.blocks.record(self.cursor + 1, height)
         self._move_cursor(height)
 
     def search_again(self, height: int) -> None:
-        """Move the cursor back, so that blocks above `height` are searched again. Their matches stay."""
+        """Move the cursor back so that blocks above `height` are searched again. Their matches stay."""
         if height < self.cursor:
             self.blocks.again(max(height, -1), self.cursor)
             self._move_cursor(max(height, -1))
@@ -58,7 +58,7 @@ class Searches:
         self.search_again(height)
 
     def doubt(self, height: int) -> None:
-        """Search blocks from a height on again, as far as they were searched for any entry."""
+        """Search again, from a height on, all blocks that were searched for any entry."""
         lowest = self.blocks.lowest
         first = self.cursor + 1 if lowest is None else min(lowest, self.cursor + 1)
         self.rewind(max(height, first) - 1)
@@ -70,7 +70,7 @@ class Searches:
         self._changes.put_searched(self.blocks)
 
     def add_entries(self, number: int, like: int | None) -> int:
-        """Add a number of entries, and return the row id of the first. `like` is as in `Searched.add_entries`."""
+        """Add a number of entries, and return the row id of the first. For `like`, see `Searched.add_entries`."""
         first = self.blocks.add_entries(number, like)
         self._changes.put_searched(self.blocks)
         return first

@@ -1,6 +1,6 @@
-"""Graph of transactions: the recorded facts about each one, the spenders of outpoints, and connected components.
+"""The graph of transactions: the facts recorded about each, the spenders of outpoints, and connected components.
 
-A record states only what was observed of one transaction. `canonical` computes from the records whether the transaction
+A record contains only observations of one transaction. From the records, `canonical` computes whether the transaction
 counts toward the balance.
 """
 
@@ -28,7 +28,7 @@ class Anchor(NamedTuple):
 
 
 class BestChain:
-    """The blocks of the best chain that records name, by height. It contains an anchor if its block is one of them."""
+    """The blocks of the best chain that records refer to, by height. It contains an anchor if it contains its block."""
 
     def __init__(self) -> None:
         self._hashes: dict[int, bytes] = {}
@@ -60,13 +60,13 @@ class DropReason(StrEnum):
 class Signatures(StrEnum):
     """Whether the signatures of a foreign transaction that spends coins of the wallet were verified.
 
-    Bytes with a wrong signature are not recorded.
+    Transactions with a wrong signature are not recorded.
     """
 
     UNKNOWN = "unknown"
-    """They were not verified, or the transaction spends no coin of the wallet."""
+    """They were not verified, or the transaction does not spend the wallet's coins."""
     VALID = "valid"
-    """Every input that spends a coin of the wallet is signed for it."""
+    """Every input that spends one of the wallet's coins is correctly signed."""
 
 
 class LatestDrop(NamedTuple):
@@ -85,7 +85,7 @@ class TxRecord(NamedTuple):
     """
 
     txid: bytes
-    """32 bytes, wire order."""
+    """Txid, 32 bytes in wire order."""
     raw: bytes
     """The serialized transaction, with its witness if it has one."""
     inputs: tuple[bytes, ...]
@@ -95,11 +95,11 @@ class TxRecord(NamedTuple):
     wtxid: bytes
     """Witness txid of `raw`, 32 bytes in wire order."""
     fault: str | None
-    """Why no block may have this transaction after its coinbase, as far as `raw` alone shows; None if one may."""
+    """Why no block may contain this transaction after its coinbase, judging by `raw` alone; None if one may."""
     anchors: frozenset[Anchor] = frozenset()
-    """The searched blocks that contain it, including stale blocks. A block that is disconnected stays here."""
+    """The searched blocks that contain it, including stale ones: a disconnected block stays here."""
     first_seen: int | None = None
-    """When it was first observed unconfirmed (Unix time); None if a block was the first to show it."""
+    """When it was first observed unconfirmed (Unix time); None if it was first seen in a block."""
     first_height: int = 0
     """Height up to which blocks had been searched when it was first recorded."""
     expires_at: int = 0
@@ -113,9 +113,7 @@ class TxRecord(NamedTuple):
     signatures: Signatures = Signatures.UNKNOWN
     """Whether the signatures for coins of the wallet were verified."""
     counts_since: int | None = None
-    """Number of the observation or block that was evidence enough for it to count; None if there was none.
-
-    No later fact takes it back."""
+    """Number of the observation or block that was enough evidence for it to count, or None. It is never taken back."""
     announced_by: tuple[str, ...] = ()
     """Network groups that announced it before it counted; none once a block has contained it."""
     was_requested: bool = False
@@ -123,19 +121,19 @@ class TxRecord(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """The record of a transaction, as long as only its bytes are known. Raises FormatError."""
+        """Make the record of a transaction of which only the bytes are known. Raises FormatError."""
         tx = Transaction.parse(raw)
         inputs = tuple([outpoint for outpoint in tx.inputs if outpoint != NULL_OUTPOINT])
         return cls(tx.txid, raw, inputs, len(tx.span.outputs), tx.wtxid, why_impossible(tx))
 
     def announced(self, groups: Iterable[str]) -> Self:
-        """The record after network groups announced the transaction. Once it counts, they change nothing."""
+        """The record after network groups announced the transaction. Once it counts, this changes nothing."""
         if self.has_evidence:
             return self
         return self._replace(announced_by=tuple(dict.fromkeys((*self.announced_by, *groups)))[:MANY])
 
     def with_witness(self, raw: bytes) -> Self:
-        """The record of the same transaction with the witness of `raw`."""
+        """The record of the same transaction with the witness from `raw`."""
         return self if raw == self.raw else self._replace(raw=raw, wtxid=Transaction.parse(raw).wtxid)
 
     @property
@@ -145,12 +143,12 @@ class TxRecord(NamedTuple):
 
     @property
     def has_evidence(self) -> bool:
-        """True if it may count: this wallet broadcast it, or there was more evidence than one announcement."""
+        """True if it may count, because this wallet broadcast it or there was more evidence than one announcement."""
         return self.is_own or self.counts_since is not None
 
     @property
     def active_drop(self) -> DropReason | None:
-        """The reason of its drop; None if it was not dropped or was revived later."""
+        """Why it was dropped; None if it was not, or was revived later."""
         if self.dropped is None or (self.broadcast_seq or 0) > self.dropped.number:
             return None
         is_revived = self.last_seen > self.dropped.number and self.dropped.reason is not DropReason.ABANDONED
@@ -158,11 +156,11 @@ class TxRecord(NamedTuple):
 
     @property
     def is_renewed(self) -> bool:
-        """True if it was observed again after its first observation, or if a block that contained it is stale."""
+        """True if it was observed more than once, or if a block that contained it is stale."""
         return self.first_seen is not None and self.expires_at > self.first_seen + MEMPOOL_EXPIRY_S
 
     def renewed(self, now: int) -> Self:
-        """The record with an expiry that counts from `now` (Unix time)."""
+        """The record with an expiry counted from `now` (Unix time)."""
         first = now if self.first_seen is None else self.first_seen
         return self._replace(first_seen=first, expires_at=max(now, first + 1) + MEMPOOL_EXPIRY_S)
 
@@ -190,7 +188,7 @@ class Component(NamedTuple):
 
 
 def creator(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bytes | None:
-    """The txid of the record of the transaction that an outpoint names, or None."""
+    """The txid of the record whose output an outpoint names, or None."""
     record = records.get(outpoint[:HASH_SIZE])
     return None if record is None else record.txid
 
@@ -204,7 +202,7 @@ def is_missing(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bool:
 class TxGraph:
     """Records of transactions by txid, and the transactions that spend each outpoint.
 
-    The caller bounds the number of records. Memory grows with their inputs, by some 250 bytes for each.
+    The caller limits the number of records. Each of their inputs takes some 250 bytes of memory.
     """
 
     def __init__(self) -> None:
@@ -241,7 +239,7 @@ class TxGraph:
         return list(dict.fromkeys(child for outpoint in spent for child in self._spenders[outpoint]))
 
     def descendants(self, txid: bytes) -> list[bytes]:
-        """A transaction and the records that spend from it, directly or through others, parents first."""
+        """A transaction and the records that spend from it, directly or indirectly, parents first."""
         found = dict.fromkeys([txid])
         for each in (waiting := [txid]):  # grows while it is walked
             fresh = [child for child in self.children(each) if child not in found]
@@ -250,7 +248,7 @@ class TxGraph:
         return list(found)
 
     def ancestors(self, record: TxRecord, is_end: Callable[[TxRecord], bool] | None = None) -> list[TxRecord]:
-        """The records from which a transaction spends, directly or through others.
+        """The records from which a transaction spends, directly or indirectly.
 
         The search does not go beyond an ancestor for which `is_end` returns True.
         """
@@ -278,7 +276,7 @@ class TxGraph:
         return parent is not None and is_missing(outpoint, self._records) and parent.is_anchored(best_chain)
 
     def put(self, record: TxRecord) -> None:
-        """Add a record, in place of an earlier record of the same transaction."""
+        """Add a record, replacing an earlier one of the same transaction."""
         is_new = record.txid not in self._records
         self._records[record.txid] = record
         if not is_new:
@@ -305,8 +303,8 @@ class TxGraph:
     def component(self, txid: bytes, best_chain: Container[Anchor]) -> Component:
         """The component that contains a transaction. Work is linear in the inputs of the records found.
 
-        If the transaction is confirmed, the result has the components of all unconfirmed transactions that touch it.
-        These can change when the transaction is confirmed or its block is disconnected.
+        If the transaction is confirmed, the result contains the components of all related unconfirmed transactions,
+        which can change when the transaction is confirmed or its block is disconnected.
         """
         found = Component({}, {})
         waiting, met, walked = [txid], {txid}, set[bytes]()
@@ -337,17 +335,17 @@ class TxGraph:
     def nearby(
         self, record: TxRecord, best_chain: Container[Anchor], number: int, size: int, links: int
     ) -> tuple[list[TxRecord], bool]:
-        """Other records of the component that an unconfirmed record belongs to, or would belong to.
+        """Other records in the component that an unconfirmed record belongs to, or would belong to.
 
         Args:
             record: The record.
             best_chain: Contains the anchors that are blocks of the best chain.
-            number: The search ends when it has found more records than this.
-            size: It ends when these have more bytes than this.
-            links: It ends when more outpoints than this link them.
+            number: The search ends once it has found more records than this.
+            size: It ends once their total size exceeds this many bytes.
+            links: It ends once more outpoints than this link them.
 
         Returns:
-            The records, and True if they are all.
+            The records, and True if these are all.
         """
         found, met, walked, walked_size = [record], {record.txid}, set[bytes](), 0
         for each in found:  # grows while it is walked

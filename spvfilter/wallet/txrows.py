@@ -1,4 +1,4 @@
-"""TxRows: writes the whole rows of transactions, computed from facts, matches and verdicts."""
+"""TxRows: writes complete rows of transactions, computed from facts, matches and verdicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TxRows:
         self._changes = changes
 
     def write(self, txid: bytes) -> None:
-        """Write the whole row of a transaction."""
+        """Write the complete row of a transaction."""
         facts, judgement = self._facts, self._judgement
         judgement.note_own(txid)
         record, verdict, status = facts.record(txid), judgement.verdict(txid), judgement.status(txid)
@@ -34,6 +34,6 @@ class TxRows:
         self._changes.put_tx(txid, row)
 
     def write_all(self, txids: Iterable[bytes]) -> None:
-        """Write the whole rows of transactions."""
+        """Write the complete rows of transactions."""
         for txid in txids:
             self.write(txid)

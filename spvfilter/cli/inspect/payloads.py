@@ -57,7 +57,7 @@ class Finding(NamedTuple):
     kind: str
     """Kind of payload as JSON names it, such as "filterload"; for a payload of a message, its command."""
     title: str
-    """Kind of payload as text output names it, such as "BIP-37 filter (filterload payload)"."""
+    """Kind of payload, as shown in text output, such as "BIP-37 filter (filterload payload)"."""
     facts: Sequence[Fact]
     """Facts about the parsed bytes, each with a name and a value."""
     tables: Sequence[ItemTable] = ()

@@ -1,18 +1,17 @@
-"""The address book: addresses of peers in two tables of buckets, so that no attacker can fill it (Core addrman).
+"""The address book: peer addresses in two tables of buckets, so that an attacker cannot fill it (Core addrman).
 
-The table of new addresses contains announced addresses. The table of tried addresses contains those of earlier
-connections. A keyed hash with the wallet's secret gives the bucket and the position of an address, so that no attacker
-can compute them.
+The table of new addresses contains announced ones, and the table of tried addresses those of earlier connections. A
+hash keyed with the wallet's secret determines the bucket and position of an address, so attackers cannot compute them.
 
 - The bucket of a new address depends on its group and on its source's group. One source reaches 16 of 256 buckets.
 - The bucket of a tried address depends on its group. One group reaches 4 of 64 buckets.
 
-The book has at most 16,384 new and 4,096 tried addresses. A choice draws the bucket first, so that an attacker with few
-groups has few chances, even with many addresses. Sizes are a quarter of Core's. Each address is in one bucket, but Core
-puts a new address into up to eight.
+The book contains at most 16,384 new and 4,096 tried addresses. A bucket is drawn first, so an attacker with few groups
+has little chance of being chosen, even with many addresses. Sizes are a quarter of Core's. Each address is in one
+bucket, whereas Core puts a new address into up to eight.
 
-An announced address replaces another address only if that is hopeless. A connected address replaces a tried address
-only after a failed test of it (Core's test before evict).
+An announced address replaces another one only if that one is hopeless. A connected address replaces a tried one only
+after that one has failed a test (Core's test-before-evict).
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class AddressBook:
         return self.entries.get(address)
 
     def take_changes(self) -> dict[str, KnownAddress | None]:
-        """Take the changed entries since the last call, by address. A removed address has None."""
+        """Return the entries that have changed since the last call, by address; None for a removed one."""
         changes, self._changes = self._changes, {}
         return changes
 
@@ -182,9 +181,9 @@ class AddressBook:
     # Announcements and connections
 
     def add(self, address: str, services: int, seen: float, source: str, now: float, penalty_s: float = 0.0) -> bool:
-        """Add an announced address, last seen `penalty_s` before `seen`. Returns True if it is new and was taken.
+        """Add an announced address, last seen `penalty_s` before `seen`. Return True if it is new and was added.
 
-        An announcement does not change facts from a handshake.
+        An announcement does not override facts from a handshake.
         """
         seen = min(seen, now + _FUTURE_S) - penalty_s
         known = self.entries.get(address)
@@ -204,9 +203,9 @@ class AddressBook:
         return False
 
     def attempted(self, address: str, now: float) -> None:
-        """A connection is being made. It counts as a failure until it succeeds.
+        """Record an attempt to connect. It counts as a failure until it succeeds.
 
-        Between two successes of any addresses, only one failure of an address counts, because this machine may be
+        Only one failure of an address counts between two successes of any addresses, because this machine may be
         offline.
         """
         known = self.entries.get(address)
@@ -220,7 +219,7 @@ class AddressBook:
         self._set(known._replace(attempted=int(now), succeeded=max(0, succeeded), failures=min(failures, 1_000)))
 
     def connected(self, address: str, services: int, speed_ms: int, now: float) -> None:
-        """The handshake was completed: the address moves to the table of tried ones, if its place there is free."""
+        """Record a completed handshake: the address moves to the table of tried ones, if its place there is free."""
         known = self.entries.get(address)
         if known is None:
             return
@@ -250,32 +249,32 @@ class AddressBook:
         self._set(moved)
 
     def faulted(self, address: str) -> None:
-        """A connection ended because of a fault of the peer."""
+        """Record that a connection ended because of a fault of the peer."""
         known = self.entries.get(address)
         if known is not None:
             self._set(known._replace(faults=min(known.faults + 1, 8)))
 
     def did_well(self, address: str) -> None:
-        """The peer was of use."""
+        """Record that the peer was useful."""
         known = self.entries.get(address)
         if known is not None and known.faults:
             self._set(known._replace(faults=known.faults - 1))
 
     def forget(self, address: str) -> None:
-        """Remove an address, since it is not the address of a peer."""
+        """Remove an address that turned out not to be a peer's."""
         if address in self.entries:
             self._remove(address)
 
     # Test before evict
 
     def to_test(self) -> str | None:
-        """Return a tried address to test with a connection, because another address waits for its place."""
+        """Return a tried address to test with a connection, because another one is waiting for its place."""
         for address in self.rivals:
             return self.tried.get(self._slot(self.entries[address]._replace(tried=True)))
         return None
 
     def judge_rivals(self, now: float, there: Collection[str] = ()) -> None:
-        """Replace tried addresses that failed their test, or that were not tested in time.
+        """Replace tried addresses that failed their test or were not tested in time.
 
         A connected address (`there`) keeps its place without a test.
         """
@@ -307,14 +306,14 @@ class AddressBook:
     ) -> Iterator[str]:
         """Yield addresses to connect, each at most once, in random order within each kind.
 
-        Each draw chooses a table, then a bucket, then an address of the bucket. An address that failed, was slow, or
-        was at fault is passed over more often.
+        Each draw chooses a table, then a bucket, then an address in it. An address that failed, was slow, or was at
+        fault is passed over more often.
 
         Args:
             random: Source of randomness.
             now: Unix time.
-            kinds: Conditions for addresses. Addresses of the first kind come before all others.
-            is_free: Returns True if an address may be drawn at that moment.
+            kinds: Conditions on addresses. Addresses that meet the first one come before all others.
+            is_free: Function that returns True if an address may be drawn at that moment.
             only_new: True to draw only from the table of new addresses.
         """
         tables = (self.new,) if only_new else (self.new, self.tried)
@@ -382,7 +381,7 @@ def _drawn(random: random.Random, tables: list[_Left], is_free: Callable[[str], 
 
 
 def is_hopeless(known: KnownAddress, now: float) -> bool:
-    """True if an address is not worth its place (Core AddrInfo::IsTerrible)."""
+    """Return True if an address is not worth its place (Core AddrInfo::IsTerrible)."""
     if now - known.attempted < _GRACE_S:
         return False
     if known.seen > now + _FUTURE_S or now - known.seen > _HORIZON_S:
@@ -393,7 +392,7 @@ def is_hopeless(known: KnownAddress, now: float) -> bool:
 
 
 def chance(known: KnownAddress) -> float:
-    """Return the relative chance of an address to be chosen.
+    """Return the relative chance that an address is chosen.
 
     It follows Core AddrInfo::GetChance. Faults and speed are additions.
     """

@@ -1,12 +1,13 @@
-"""Discovery: chooses addresses to connect in addition to those of the user, and searches for new addresses.
+"""Discovery: chooses addresses to connect to in addition to the user's, and searches for new ones.
 
-It follows Core, with a wallet's needs:
+It follows Core, adapted to the needs of a wallet:
 
 - Addresses are drawn from the address book. Addresses with the needed services come first.
-- At most one address of each dialling group is connected, and no two addresses of one host.
-- Two addresses of the last run (anchors) come first, so that an attacker cannot get all connections by a restart.
-- A feeler connects a new address now and then, and disconnects again.
-- If no block comes for long, one more peer is connected.
+- At most one address in each dialling group is connected, and never two addresses of the same host.
+- Two addresses from the last run (anchors) come first, so that an attacker does not get all connections after a
+  restart.
+- Now and then, a feeler connects to a new address, then disconnects.
+- If no block arrives for a long time, one more peer is connected.
 - The client asks each peer for addresses once, and sends it none.
 """
 
@@ -79,15 +80,15 @@ class Purpose(Enum):
 
 
 class DismissedError(Exception):
-    """The end of a connection without a fault of the peer. The client reports it to no one."""
+    """A connection was ended through no fault of the peer. The client does not report it."""
 
 
 class IdleError(DismissedError):
-    """The end of the connection of a useless peer. For a while it gets no connection beyond the usual number."""
+    """The connection of a useless peer was ended. For a while, it does not get an extra connection."""
 
 
 class Neighbour(NamedTuple):
-    """Facts about a peer that discovery needs."""
+    """The facts about a peer that discovery needs."""
 
     number: int
     address: str
@@ -100,7 +101,7 @@ class Neighbour(NamedTuple):
     is_useful: bool
     """True if the peer is ready and offers the needed services."""
     is_usual: bool
-    """True if the peer counts toward the usual number. A ready named peer without the needed services does not."""
+    """True if the peer counts toward the usual number. A ready named peer that lacks the needed services does not."""
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class _Tokens:
 
 
 class Discovery:
-    """Chooses addresses. The pool of peers makes and ends the connections, and reports them by number."""
+    """Chooses addresses. The pool of peers opens and closes connections, and reports them by number."""
 
     def __init__(
         self,
@@ -147,11 +148,11 @@ class Discovery:
     # Needed services
 
     def want(self, services: int) -> None:
-        """The search needs peers with these services."""
+        """Record that the search needs peers with these services."""
         self._needs = self._always | (COMPACT_NEEDS if services & _COMPACT_FILTERS else BLOOM_NEEDS)
 
     def offers_v2(self, address: str) -> bool:
-        """True if an address of the book states that it accepts encrypted connections."""
+        """True if an address in the book is known to accept encrypted connections."""
         known = self.book.get(address)
         return known is not None and known.services & _V2 != 0
 
@@ -169,7 +170,7 @@ class Discovery:
     def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
         """True if mode "auto" should wait for a peer with compact filters.
 
-        This is so while such a peer is connecting, or while an address states the service and did not fail lately.
+        This is the case while such a peer is connecting, or an address claims the service and has not failed recently.
         """
         banned, groups = self._banned_hosts(now), {dialling_group(each.host) for each in there}
 
@@ -250,7 +251,7 @@ class Discovery:
         return is_free
 
     def stranger(self, now: Instant, there: Sequence[Neighbour], tried: Collection[str]) -> str | None:
-        """Return an address, not `tried`, of a host and a group without a connection, or None."""
+        """Return an address that is not in `tried` and whose host and group have no connection, or None."""
         hosts = {*(each.host for each in there), *map(host_of, tried)}
         is_free = self._free(hosts, {dialling_group(each.host) for each in there}, now)
         return next(self.book.draws(self._random, now.wall, self._kinds(), is_free), None)
@@ -308,7 +309,7 @@ class Discovery:
         return any(each.is_useful for each in there) and not any(each.purpose is Purpose.EXTRA for each in there)
 
     def next_at(self, now: Instant, there: Sequence[Neighbour]) -> float:
-        """When `choose` should be called next, by the monotonic clock. It is always in the future."""
+        """When to call `choose` next, by the monotonic clock. It is always in the future."""
         usual = sum(each.is_usual for each in there)
         at = now.monotonic + FEELER_S
         if any(each.is_useful for each in there):
@@ -362,7 +363,7 @@ class Discovery:
     def welcome(
         self, purpose: Purpose, address: str, profile: PeerConnected, took_s: float, now: Instant
     ) -> DismissedError | None:
-        """A connection was made. Return the reason to end it again, or None."""
+        """Record a new connection. Return the reason to end it again, or None."""
         self._connect_rate.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
         if purpose is Purpose.FEELER:
@@ -378,7 +379,7 @@ class Discovery:
     def ended(
         self, number: int, purpose: Purpose, address: str, error: Exception, until: float, lasted_s: float, now: Instant
     ) -> None:
-        """A connection has ended, or could not be made.
+        """Record that a connection has ended, or could not be made.
 
         `until` is the end of the ban of its address (Unix time), or 0 if it is not banned.
         """
@@ -410,7 +411,7 @@ class Discovery:
             self._no_anchor(address)
 
     def ban(self, address: str, until: float) -> None:
-        """Connect no address of this host until `until` (Unix time)."""
+        """Do not connect to this host until `until` (Unix time)."""
         self.bans[address] = until
         _shorten(self.bans)
 
@@ -418,7 +419,7 @@ class Discovery:
         return {host_of(address) for address, until in self.bans.items() if until > now.wall}
 
     def served_filters(self) -> None:
-        """A peer has sent compact filters, so such peers exist."""
+        """Record that a peer has sent compact filters, so such peers exist."""
         self._hopes = 0
 
     def _no_anchor(self, address: str) -> None:
@@ -436,7 +437,7 @@ class Discovery:
     # Addresses from peers and seeds
 
     def heard(self, number: int, host: str, addresses: Sequence[PeerAddress], now: Instant) -> None:
-        """Take addresses from a peer, one for each of its tokens, in a random order."""
+        """Accept addresses from a peer, one for each of its tokens, in random order."""
         tokens = self._tokens.get(number)
         if tokens is None:
             return
@@ -476,7 +477,7 @@ class Discovery:
     # DNS seeds
 
     def seeds_due(self, now: Instant, there: Iterable[Neighbour]) -> int | None:
-        """Return the services to ask DNS seeds for, or None if none is to be asked now. Never ask through a proxy."""
+        """Return the services to ask DNS seeds for now, or None. Seeds are never asked through a proxy."""
         if self._options.reach is not Reach.DIRECT or not self._chain.network.dns_seeds:
             return None
         useful = sum(each.is_useful for each in there)
@@ -501,7 +502,7 @@ class Discovery:
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
         """Take the changes of the address book for the database, and the anchors if they changed.
 
-        Changes of the book are taken once a minute, or at once if there are many.
+        Changes to the book are taken once a minute, or immediately if there are many.
         """
         anchors = None
         if self.anchors != self._written:
@@ -513,7 +514,7 @@ class Discovery:
 
 
 def discovering(options: Options, chain: HeaderChain, saved: Saved, random: random.Random) -> Discovery | None:
-    """Return the discovery of addresses, or None if only named addresses are connected."""
+    """Return the discovery of addresses, or None if only named addresses are used."""
     if options.reach is Reach.NAMED:
         return None
     return Discovery(

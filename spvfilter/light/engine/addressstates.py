@@ -1,4 +1,4 @@
-"""Address states: the state of each address at which a peer may be found."""
+"""Address states: the state of each address where there may be a peer."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class AddressState:
 
     next_try: float = 0.0
     idle_until: float = 0.0
-    """Until then, no peer is dropped in favor of this address: it was connected and of no use."""
+    """Until then, no peer is dropped in favor of this address, because it was connected and useless."""
     failures: int = 0
     chances: int = 0
-    """Chances that the address got since it was last of use."""
+    """Number of chances that the address got since it was last useful."""
     banned_until: float = 0.0
     """Unix time."""
     was_tried: bool = False
-    """True if the engine has tried to connect the address in this run."""
+    """True if the engine has tried to connect to the address in this run."""
     services: int | None = None
     twin: str | None = None
-    """Another address of the same node, which is not connected twice."""
+    """Another address of the same node, which should not be connected twice."""
     host: str = ""
     """Host of the last connection to the address; empty before the first."""
     refusals: Refusals = field(default_factory=Refusals)
@@ -41,17 +41,17 @@ class AddressState:
 
     @property
     def is_reliable(self) -> bool:
-        """True unless connections to the address ended repeatedly without being of use."""
+        """True unless connections to the address have repeatedly ended without being useful."""
         return self.failures <= _MAX_FAILURES
 
     def may_offer(self, service: int, wall: float) -> bool:
-        """True if the address may offer a service: it did in its last connection, or it was not tried yet."""
+        """True if the address may offer a service: it did when last connected, or has not been tried yet."""
         if self.banned_until > wall:
             return False
         return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
 
     def left(self, now: float, timeouts: PeerTimeouts, *, is_failure: bool, is_idle: bool) -> None:
-        """The connection has ended, or could not be made. Do not connect the address for a while."""
+        """Record that the connection has ended, or could not be made. The address is not connected for a while."""
         self.was_tried = True
         self.failures = min(self.failures + is_failure, 64)
         self.next_try = now + min(timeouts.retry_s * 2.0 ** max(0, self.failures - 1), timeouts.max_retry_s)
@@ -59,7 +59,7 @@ class AddressState:
             self.idle_until = now + timeouts.max_retry_s
 
     def due(self, now: Instant, *, is_full: bool) -> float:
-        """When the address may be connected, by the monotonic clock. `is_full` is True if all slots are in use."""
+        """When the address may be connected, on the monotonic clock. `is_full` is True if all slots are in use."""
         return max(self.next_try, now.monotonic + self.banned_until - now.wall, self.idle_until if is_full else 0.0)
 
     def lasts(self, seconds: float) -> None:
@@ -69,7 +69,7 @@ class AddressState:
             self.chances = min(self.chances + 1, _MAX_CHANCES)
 
     def is_late(self) -> None:
-        """The peer has not answered for too long, so the address has used its chance."""
+        """Record that the peer has not answered for too long, so the address has used up its chance."""
         if self.chances and self.failures == _MAX_FAILURES:
             self.failures += 1
 

@@ -1,8 +1,8 @@
-"""Search by BIP-37: all peers with NODE_BLOOM get the filter and the same requests, and their answers are compared.
+"""Search by BIP-37: all peers with NODE_BLOOM get the filter and the same requests, then their answers are compared.
 
 The engine records the first answer. If another peer proves a transaction of the wallet that the first answer omitted,
 the peers that omitted it have lied. The blocks from there on are searched again, and a peer that omits the transaction
-in that search has lied too.
+again has lied too.
 
 An unwitnessed range has answers from fewer than three independent peers. The engine requests it from more peers when
 they connect, in this run or a later one.
@@ -66,7 +66,7 @@ class _Part:
 
 
 class BloomSearch:
-    """The search above the cursor, and of the unwitnessed ranges below it."""
+    """Searches blocks above the cursor, and unwitnessed ranges below it."""
 
     def __init__(
         self,
@@ -139,10 +139,10 @@ class BloomSearch:
 
     @property
     def is_comparing(self) -> bool:
-        """True if a peer that answers promptly has not answered yet for a recorded block.
+        """True if a peer that usually answers promptly has not yet answered for a recorded block.
 
         A peer may be asked for many parts, so the engine waits `answer_s` after the last recorded block. It waits
-        longer only for a second network group of a part of this search.
+        longer only for a second network group in some part of this search.
         """
         now, answer_s = self._context.now.monotonic, self._context.options.timeouts.answer_s
         may_wait = self._recorded_at is None or now - self._recorded_at < answer_s
@@ -155,7 +155,7 @@ class BloomSearch:
         return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
 
     def disconnect_to(self, height: int) -> None:
-        """Drop the requests above a height: blocks were disconnected, or are to be searched again."""
+        """Drop the requests above a height, because blocks were disconnected or must be searched again."""
         self._parts = deque(part for part in self._parts if part.last <= height)
         self._repeated = [part for part in self._repeated if part.last <= height]
         self._blocks.disconnect_to(height)
@@ -166,9 +166,9 @@ class BloomSearch:
             link.asked_to = min(link.asked_to, height)
 
     def entries_changed(self) -> None:
-        """Load new filters, since the watch list has changed or blocks are searched again.
+        """Load new filters, because the watch list has changed or blocks are searched again.
 
-        Answers to earlier requests do not count.
+        Answers to earlier requests no longer count.
         """
         self._epoch += 1
         self._parts.clear()
@@ -176,7 +176,7 @@ class BloomSearch:
         self._shown.clear()
 
     def pause(self) -> None:
-        """Cancel requests under way, since blocks are now searched by compact filters."""
+        """Cancel outstanding requests, because blocks are now searched by compact filters."""
         self._parts.clear()
         self._repeated.clear()
         self._ask_all_again()
@@ -199,7 +199,7 @@ class BloomSearch:
 
     @property
     def next_at(self) -> float:
-        """When a peer may get a filter that its answers require, in monotonic seconds; infinity if none does."""
+        """When a peer may get a filter that its answers require (monotonic seconds); infinity if none needs one."""
         now, links = self._context.now.monotonic, self._links.values()
         due = (self._reload_at(link) for link in links if link.must_reload and link.filter is not None)
         return min((at for at in due if at > now), default=inf)
@@ -259,7 +259,7 @@ class BloomSearch:
             self._context.changed()
 
     def disarm(self) -> list[Peer]:
-        """Clear the filters of peers, since blocks are now searched by compact filters.
+        """Clear the peers' filters, because blocks are now searched by compact filters.
 
         A peer with a filter announces only its matches. If the client does not follow the mempool, a peer keeps its
         filter, because it would otherwise announce every transaction.
@@ -277,10 +277,10 @@ class BloomSearch:
         return armed
 
     def teach(self) -> None:
-        """Add new elements to every peer's filter, except for elements that it learned from its answers.
+        """Add new elements to every peer's filter, except elements that it learned from its answers.
 
-        They are outpoints, since a change of the entries loads all filters again. Elements that a filter already got
-        are not looked up again.
+        They are outpoints, because all filters are reloaded when entries change. Elements that a filter already got are
+        not looked up again.
         """
         armed = {
             peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch
@@ -302,7 +302,7 @@ class BloomSearch:
     def hunt(self, peer: Peer, tx: Transaction) -> None:
         """Let a peer's filter also match double spends of a transaction that the peer sent.
 
-        The peer announced its inputs itself. It gets them whether the transaction concerns the wallet or not, so it
+        The peer itself announced the inputs. It gets them whether or not the transaction concerns the wallet, so it
         learns nothing.
         """
         self._add(peer, self.link(peer).hunt(tx, self._filters.most_hunted))
@@ -362,7 +362,7 @@ class BloomSearch:
         )
 
     def is_refused_by(self, peer: Peer) -> bool:
-        """True if the peer closes the connection at requests for filtered blocks."""
+        """True if the peer closes the connection when asked for filtered blocks."""
         return self._context.pool.refuses(peer, Demand.BLOCKS, self._context.now)
 
     def _send(self, peer: Peer, part: _Part) -> None:

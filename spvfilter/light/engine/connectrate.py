@@ -1,4 +1,4 @@
-"""The rate of attempts to connect."""
+"""Limits the rate of attempts to connect."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _MAX_DIAL_S = 2.0  # The longest pause (our choice). A peer may have sent a thou
 
 
 class ConnectRate:
-    """When the next attempt may be made.
+    """Decides when the next attempt may be made.
 
-    The first attempts have no pause. If all attempts fail, as they do offline, the pauses grow.
+    The first attempts follow without a pause. If all fail, as they do offline, pauses grow.
     """
 
     def __init__(self) -> None:
@@ -18,16 +18,16 @@ class ConnectRate:
         self.next_at: float = 0.0
 
     def began(self, now: float) -> None:
-        """An attempt was begun. It counts as a failure until it succeeds."""
+        """Record an attempt. It counts as a failure until it succeeds."""
         slow = self._failures - _FREE_DIALS
         self._failures += 1
         self.next_at = now if slow < 0 else now + min(DIAL_S * 1.2 ** min(slow, 64), _MAX_DIAL_S)
 
     @property
     def is_slow(self) -> bool:
-        """True if more than 16 attempts have failed in succession, so that there are pauses between attempts."""
+        """True if more than 16 attempts in a row have failed, so there are pauses between attempts."""
         return self._failures > _FREE_DIALS
 
     def succeeded(self) -> None:
-        """A connection was made."""
+        """Record a connection."""
         self._failures = 0

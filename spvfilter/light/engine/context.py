@@ -1,4 +1,4 @@
-"""Context: the objects that all parts of the engine share: the wallet's books, the chain, the peers and the time."""
+"""Context: the objects that all parts of the engine share, such as the wallet's books, the chain and the peers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spvfilter.wallet.scanned import ScannedBlock
 
 @dataclass(slots=True)
 class Context:
-    """Constructed once by the engine, which moves `now` with every step."""
+    """Made once by the engine, which moves `now` with every step."""
 
     options: Options
     chain: HeaderChain
@@ -35,30 +35,30 @@ class Context:
     is_storing: bool = False
     """True if entries of the watch list are being stored, or are about to be removed."""
     matches_left: int = 0
-    """Matches that this step may still record. If none is left, the next step records the next block."""
+    """Number of matches that this step may still record. If none are left, the next step records the next block."""
     looks_left: int = 0
-    """Own transactions, each times its peers, that this step may still look at. The next step looks at the others."""
+    """Number of own transactions, each times its peers, that this step may still check. The next step does the rest."""
     is_due: bool = True
     """True if the parts should decide their next actions."""
     tasks: Tasks = field(default_factory=Tasks)
     """The activities that are tasks."""
     change: LongChange = field(default_factory=LongChange)
-    """The change of the books that takes several steps, if there is one."""
+    """The change to the books that takes several steps, if any."""
 
     @property
     def is_held(self) -> bool:
-        """True if no block may be recorded: entries of the watch list are being stored, or a window is to move."""
+        """True if no block may be recorded, because watch list entries are being stored or a window must move."""
         return self.is_storing or self.books.is_window_due
 
     def stamp(self) -> int:
-        """Return the time to record for present events (Unix time).
+        """Return the time to record for current events (Unix time).
 
         It is never before the median time of the tip, even if our clock is slow.
         """
         return max(int(self.unix_now), self.chain.median_time_at(self.chain.height))
 
     def changed(self) -> None:
-        """Something happened that may allow the engine to do more."""
+        """Note that something happened that may allow the engine to do more."""
         self.is_due = True
 
     def failed(self, peer: Peer, error: Exception) -> None:

@@ -1,10 +1,9 @@
 """Coverage: which heights are proven, which are disputed, and which still lack witnesses. It survives restarts.
 
-With compact filters, a height is proven when two independent peers have stated the same filter header there, or above.
+With compact filters, a height is proven once two independent peers have given the same filter header there or above.
 
-With BIP-37, the peers that answered for a block are its witnesses. If they are fewer than three independent peers,
-more peers are asked when they connect. A peer of the same network group proves nothing, but its answer may show an
-omission.
+With BIP-37, the peers that answered for a block are its witnesses. If there are fewer than three independent ones, more
+peers are asked as they connect. A peer in the same network group proves nothing, but its answer may reveal an omission.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NOTE = "coverage"
 
 
 class Witnesses(NamedTuple):
-    """Peers that have answered for blocks: their network groups, which are independent, and their addresses."""
+    """Peers that have answered for blocks, by their network groups, which are independent, and their addresses."""
 
     groups: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
@@ -48,7 +47,7 @@ class Witnesses(NamedTuple):
         return Witnesses(self.groups - {group}, self.addresses - {address})
 
     def lack(self, group: str, address: str) -> bool:
-        """True if the answer of this peer would be useful."""
+        """True if this peer's answer would be useful."""
         return group not in self.groups or (address not in self.addresses and len(self.addresses) < MAX_ADDRESSES)
 
 
@@ -56,13 +55,13 @@ class FilterDispute(NamedTuple):
     """Heights up to which a peer has contradicted our filter headers."""
 
     compared: int
-    """Height up to which the peer's filters were compared with ours. Blocks with a difference are searched whole."""
+    """Height up to which the peer's filters were compared with ours. Blocks where they differ are searched whole."""
     stated: int
-    """Height up to which the peer has stated other filter headers."""
+    """Height up to which the peer has given different filter headers."""
 
     @property
     def is_open(self) -> bool:
-        """True if the dispute leaves doubt: its blocks are not all compared."""
+        """True if doubt remains, because not all of its blocks have been compared."""
         return self.compared < self.stated
 
     def cut(self, height: int) -> FilterDispute:
@@ -72,7 +71,7 @@ class FilterDispute(NamedTuple):
 
 @dataclass(slots=True)
 class UnwitnessedRange:
-    """A range of heights that was searched by BIP-37 and has fewer than three independent witnesses."""
+    """A range of heights that was searched by BIP-37 with fewer than three independent witnesses."""
 
     first: int
     last: int
@@ -81,7 +80,7 @@ class UnwitnessedRange:
 
 @dataclass(slots=True)
 class Coverage:
-    """Coverage of the heights up to the cursor."""
+    """How well the heights up to the cursor are covered."""
 
     proven: int = -1
     """Height up to which two independent peers agreed on the filter headers."""
@@ -90,17 +89,17 @@ class Coverage:
     undecided: list[tuple[int, int]] = field(default_factory=list)
     """First and last heights of ranges in which a dispute ended without a decision."""
     filter_disputes: dict[str, FilterDispute] = field(default_factory=dict)
-    """Disputes by the address of the peer, connected or not, the latest last."""
+    """Disputes by the peer's address, connected or not, the latest last."""
     forgotten: FilterDispute | None = None
     """One dispute that covers all open disputes of forgotten addresses."""
     unwitnessed: list[UnwitnessedRange] = field(default_factory=list)
     """Unwitnessed ranges, ascending."""
     is_changed: bool = False
-    """True if something has changed since the last call of `encode`."""
+    """True if anything has changed since the last call of `encode`."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Coverage:
-        """Parse the note of the database. Without a note, the coverage is empty."""
+        """Parse the note from the database. Without one, the coverage is empty."""
         if raw is None:
             return cls()
         found: dict[str, Any] = json.loads(raw)
@@ -135,13 +134,13 @@ class Coverage:
     # Compact filters
 
     def agreed(self, height: int) -> None:
-        """Two independent peers agree on the filter headers up to a height."""
+        """Record that two independent peers agree on the filter headers up to a height."""
         if height > self.proven:
             self.proven = height
             self.is_changed = True
 
     def dispute(self, height: int, block_hash: bytes) -> bool:
-        """Mark a block to be searched whole, regardless of its filters. Returns True if it was not marked before.
+        """Mark a block to be searched whole, regardless of its filters. Return True if it was not marked before.
 
         If there are too many blocks, the oldest is marked as undecided instead.
         """
@@ -161,7 +160,7 @@ class Coverage:
     def add_undecided(self, first: int, last: int) -> None:
         """A dispute about a range ended without a decision.
 
-        If there are too many ranges, the two nearest ones are joined.
+        If there are too many ranges, the two closest ones are joined.
         """
         undecided = [(*each,) for each in join(BlockRange(*each) for each in (*self.undecided, (first, last)))]
         while len(undecided) > MAX_UNDECIDED_RANGES:
@@ -170,7 +169,7 @@ class Coverage:
         self.undecided, self.is_changed = undecided, True
 
     def add_filter_dispute(self, address: str, compared: int, stated: int) -> None:
-        """A peer has stated a different filter header from ours at height `stated`.
+        """Record that a peer gave a different filter header than ours at height `stated`.
 
         Its filters were compared with ours up to height `compared`.
         """
@@ -185,7 +184,7 @@ class Coverage:
         self.is_changed = True
 
     def left(self, address: str) -> None:
-        """A peer is gone. If its dispute is open, peers with other open disputes are heard first."""
+        """Record that a peer is gone. If its dispute is open, peers with other open disputes are heard first."""
         dispute = self.filter_disputes.get(address)
         if dispute is not None and dispute.is_open and address != next(reversed(self.filter_disputes)):
             self.filter_disputes[address] = self.filter_disputes.pop(address)
@@ -198,11 +197,10 @@ class Coverage:
             self.forgotten = FilterDispute(min(dispute.compared, other.compared), max(dispute.stated, other.stated))
 
     def lost_supporters(self, first: int, last: int, supporters: Mapping[str, int]) -> None:
-        """No connected peer supports our filter headers from height `first` to `last`, so they are taken back.
+        """Take back our filter headers from height `first` to `last`, because no connected peer supports them.
 
-        `supporters` has the heights up to which former supporters agreed with them, by address. These peers
-        contradict the next filter headers. Without any, the range is in doubt, since a peer of an earlier run may have
-        agreed.
+        `supporters` gives the height up to which each former supporter agreed, by address. These peers contradict the
+        next filter headers. Without any, the range is in doubt, because a peer from an earlier run may have agreed.
         """
         for address, height in supporters.items():
             self.add_filter_dispute(address, first - 1, height)
@@ -212,18 +210,18 @@ class Coverage:
 
     @property
     def disputing(self) -> list[str]:
-        """Addresses to hear again: first the addresses with an open dispute, the oldest first."""
+        """Addresses to hear again, those with an open dispute first, from the oldest."""
         return sorted(self.filter_disputes, key=lambda address: not self.filter_disputes[address].is_open)
 
     def compared(self, address: str, height: int) -> None:
-        """A peer's filters were compared up to a height, so that blocks with a difference are searched whole."""
+        """Record that a peer's filters were compared up to a height, so blocks where they differ are searched whole."""
         dispute = self.filter_disputes.get(address)
         if dispute is not None:
             self.filter_disputes[address] = FilterDispute(height, max(dispute.stated, height))
             self.is_changed = True
 
     def agrees(self, address: str, height: int) -> None:
-        """A peer confirms our filter header at a height, and so it supports all filter headers below."""
+        """Record that a peer confirms our filter header at a height, and thus all below it."""
         dispute = self.filter_disputes.get(address)
         if dispute is None:
             return
@@ -233,14 +231,14 @@ class Coverage:
             self.compared(address, height)
 
     def remove_filter_dispute(self, address: str) -> None:
-        """Remove the dispute of a peer, since the peer has lied or its blocks are marked as undecided."""
+        """Remove a peer's dispute, because the peer has lied or its blocks are marked as undecided."""
         if self.filter_disputes.pop(address, None) is not None:
             self.is_changed = True
 
     def outweigh(self, height: int, there: Collection[str]) -> None:
-        """Close disputes of absent peers up to a height, since enough independent peers agree up to there.
+        """Close disputes of absent peers up to a height, because enough independent peers agree up to there.
 
-        `there` has the addresses of the connected peers.
+        `there` are the addresses of the connected peers.
         """
         for address, dispute in self.filter_disputes.items():
             if dispute.is_open and dispute.stated <= height and address not in there:
@@ -251,12 +249,12 @@ class Coverage:
 
     @property
     def has_doubt(self) -> bool:
-        """True if there may be heights in doubt. `in_doubt` lists them."""
+        """True if heights may be in doubt. `in_doubt` lists them."""
         return bool(self.undecided or self.filter_disputes or self.forgotten)
 
     @property
     def in_doubt(self) -> Ranges:
-        """Heights at which peers differ, or differed, and whose blocks were not searched whole."""
+        """Heights at which peers differ, or used to, and whose blocks were not searched whole."""
         if not self.has_doubt:
             return ()
         filter_disputes = [*self.filter_disputes.values(), *((self.forgotten,) if self.forgotten is not None else ())]
@@ -279,7 +277,7 @@ class Coverage:
         return min([self.proven_search, *(first - 1 for first, _ in self.in_doubt)])
 
     def limit(self, height: int) -> None:
-        """Forget the agreements and disputes about the heights above this one."""
+        """Forget agreements and disputes about heights above this one."""
         before = (self.proven, len(self.disputed), self.undecided, self.forgotten, dict(self.filter_disputes))
         self.proven = min(self.proven, height)
         for each in [each for each in self.disputed if each > height]:
@@ -294,15 +292,15 @@ class Coverage:
     # BIP-37
 
     def answered(self, first: int, last: int, group: str, address: str) -> None:
-        """Blocks above all recorded ones were searched, with one peer as their witness."""
+        """Record that blocks above all recorded ones were searched, with one peer as their witness."""
         self._replace(first, last, Witnesses().plus(group, address))
 
     def witnessed(self, first: int, last: int, group: str, address: str) -> None:
-        """Another peer has answered for blocks."""
+        """Record that another peer has answered for blocks."""
         self._change(first, last, lambda witnesses: witnesses.plus(group, address))
 
     def retract(self, group: str, address: str) -> None:
-        """A peer has lied: remove its network group from the witnesses of all ranges."""
+        """Remove the network group of a peer that has lied from the witnesses of all ranges."""
         if self.unwitnessed:
             self._change(
                 0,
@@ -318,7 +316,7 @@ class Coverage:
         )
 
     def forget_unwitnessed(self, height: int = -1) -> None:
-        """Forget the unwitnessed ranges above a height, since their blocks are to be searched again."""
+        """Forget the unwitnessed ranges above a height, because their blocks will be searched again."""
         if any(span.last > height for span in self.unwitnessed):
             self._replace(height + 1, max(span.last for span in self.unwitnessed), None)
 

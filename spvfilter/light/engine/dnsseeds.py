@@ -1,4 +1,4 @@
-"""DNS seeds: the times to ask them for addresses."""
+"""DNS seeds: when to ask them for addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_PAUSE_S = 21_600.0
 
 
 class Seeds:
-    """The times to ask DNS seeds."""
+    """Decides when to ask DNS seeds."""
 
     def __init__(self) -> None:
         self.is_asking: bool = False
@@ -20,7 +20,7 @@ class Seeds:
         self._lacking_since: float | None = None  # enough peers
 
     def due(self, now: float, known: int, useful: int, most: int) -> bool:
-        """True if the seeds are due: immediately if no address is known, else after a while without enough peers."""
+        """True if the seeds are due: immediately if no address is known, else after a while with too few peers."""
         if known and useful >= min(_ENOUGH, most):
             self._lacking_since = None
             return False

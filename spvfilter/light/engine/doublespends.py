@@ -1,4 +1,4 @@
-"""Blocks that may double-spend a pending payment in favor of other people, which a peer's BIP-37 filter can miss."""
+"""Blocks that may double-spend a pending payment for somebody else's benefit, which a peer's BIP-37 filter can miss."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from spvfilter.wallet.scanned import ScannedBlock
 
 
 class DoubleSpends:
-    """The pending payments of other people whose double spends a peer's answer may lack.
+    """Other people's pending payments whose double spends may be missing from a peer's answer.
 
-    A peer's filter matches double spends of the payments that the peer has announced on this connection. It lacks the
-    inputs of other payments, since these would show that the payments are the wallet's.
+    A peer's filter matches double spends of payments that the peer has announced on this connection. It lacks the
+    inputs of other payments, because these would reveal that the payments concern the wallet.
 
-    Without a rescan none is looked for. Otherwise the blocks that the client fetches after a made-up payment to an
-    address would show whether the address is the wallet's.
+    They are looked for only in a rescan. Otherwise, the blocks that the client fetches after a made-up payment to an
+    address would reveal whether the address belongs to the wallet.
     """
 
     def __init__(self, books: Books, link: BloomLink | None, answer: Sequence[ScannedBlock]) -> None:
@@ -41,5 +41,5 @@ class DoubleSpends:
         ]
 
     def may_be_in(self, height: int) -> bool:
-        """True if the block at a height may contain a double spend that the answer lacks."""
+        """True if the block at a height may contain a double spend that is missing from the answer."""
         return any(first < height and self._judgement.is_pending(txid) for first, txid in self._hidden)

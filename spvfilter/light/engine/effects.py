@@ -1,4 +1,4 @@
-"""Effects of the light client's engine. The shell carries them out in the given order."""
+"""Effects of the light client's engine. The shell carries them out in order."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from spvfilter.wire.transport import V2Policy
 class Connect:
     """Open a connection to `address` (HOST:PORT).
 
-    The answer is Connected or Lost with this number, which no other connection ever has. A private connection reveals
-    nothing about this client: its version message is that of Core's private connections, and through a proxy it has a
-    circuit of its own.
+    The answer is Connected or Lost with this number, which is never reused. A private connection reveals nothing about
+    this client: its version message is the same as in Core's private connections, and through a proxy, it has its own
+    circuit.
     """
 
     peer: int
@@ -59,7 +59,7 @@ class Drop:
 
     peer: int
     error: Exception | None = field(default=None, compare=False, repr=False)
-    """The reason, for the log; None if the connection is not needed any more."""
+    """The reason, for the log; None if the connection is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Report an event to the user, after all commits before this effect are durable and all events before it were
-    reported.
-    """
+    """Report an event to the user, once all earlier commits are durable and all earlier events have been reported."""
 
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Call a long function without arguments and without the database, in any thread. Worked reports its result."""
+    """Call a slow function without arguments or the database, in any thread. Worked reports its result."""
 
     token: int
     function: Callable[[], object]
@@ -93,7 +91,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Call a function with the database, after all commits before this effect. Worked reports its result."""
+    """Call a function with the database, after all earlier commits. Worked reports its result."""
 
     token: int
     function: Callable[[Store], object]
@@ -103,20 +101,20 @@ class Read:
 class AskSpent:
     """Ask the user's source for the outputs that a block spends. Worked reports the undo record, None or the error.
 
-    Nothing else waits for the answer, and several questions may be open.
+    Nothing else waits for the answer, and several questions may be open at a time.
     """
 
     token: int
     block_hash: bytes
     previous: bytes
-    """Hash of the block before it."""
+    """Hash of the previous block."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskTweaks:
     """Ask the user's source for the tweaks of the block at a height. Worked reports its answer or the error.
 
-    Nothing else waits for the answer, and several questions may be open.
+    Nothing else waits for the answer, and several questions may be open at a time.
     """
 
     token: int
@@ -125,7 +123,7 @@ class AskTweaks:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer the call with this number, which waits for the result of a broadcast.
+    """Answer the call with this number, which is waiting for the result of a broadcast.
 
     The answer is the state of the transaction, or the error that prevents the broadcast.
     """
@@ -145,14 +143,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The client ends with this error, because it cannot continue."""
+    """End the client with this error, because it cannot continue."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Report Tick at this time of the monotonic clock. Replaces the time given before."""
+    """Report Tick at this time of the monotonic clock, which replaces the previous one."""
 
     at: float
 

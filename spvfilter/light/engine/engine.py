@@ -1,4 +1,4 @@
-"""The light client's engine: inputs and the time in, effects out. It decides everything and performs nothing."""
+"""The light client's engine: takes inputs and the time, returns effects. It decides everything and performs nothing."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def _run_id(random: random.Random) -> bytes:
 
 
 class SearchMode(Enum):
-    """How blocks are searched at present."""
+    """How blocks are being searched."""
 
     WAIT = "wait"
-    """Not at all: the engine waits for peers to choose."""
+    """Not at all: the engine is waiting for peers before it chooses."""
     COMPACT = "compact"
     """Blocks are searched by compact filters."""
     BLOOM = "bip37"
@@ -206,13 +206,13 @@ class ClientEngine:
 
     @property
     def event_numbers(self) -> range:
-        """Numbers of the events of this run. The commit of the last ones may be under way."""
+        """Numbers of this run's events. The last ones may still be being committed."""
         journal = self._context.out.journal
         return range(journal.first, journal.sequence + 1)
 
     @property
     def is_changing(self) -> bool:
-        """True if the books are in the middle of a change. Do not read them until later steps have ended it."""
+        """True if the books are in the middle of a change. Do not read them until later steps have finished it."""
         return self._context.change.is_under_way or bool(self._kept)
 
     @property
@@ -222,11 +222,11 @@ class ClientEngine:
 
     @property
     def search_mode(self) -> SearchMode:
-        """How blocks are searched at present."""
+        """How blocks are being searched."""
         return self._search_mode
 
     def waits(self) -> Iterator[str]:
-        """Say in words of each task what it waits for, and since when. The lines name no entry of the wallet."""
+        """Describe what each task is waiting for, and since when. The lines do not name entries of the wallet."""
         return self._context.tasks.lines()
 
     def check_abandon(self, txid: bytes) -> None:
@@ -234,7 +234,7 @@ class ClientEngine:
         self._own_books.check_abandon(txid)
 
     def fee_rates(self) -> FeeRates:
-        """Return the fee rates that blocks and peers show."""
+        """Return the fee rates seen in blocks and announced by peers."""
         return self._blocks.fee_rates.rates(self.pool.connected())
 
     def status_at(
@@ -288,7 +288,7 @@ class ClientEngine:
     # Steps
 
     def start(self, now: Instant) -> list[Effect]:
-        """The first effects."""
+        """Return the first effects."""
         self._timers.started = now
         self._begin(now)
         self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
@@ -301,7 +301,7 @@ class ClientEngine:
     def step(self, event: Input, now: Instant) -> list[Effect]:
         """Take an input, and return its effects.
 
-        While a change of the books is under way, a step only makes a part of it, and keeps the input for later.
+        While a change to the books is under way, a step only continues it, and keeps the input for later.
         """
         if not self.is_changing:
             return self._take(event, now)
@@ -578,7 +578,7 @@ class ClientEngine:
         return self.relay.is_unsent(txid) or self.broadcaster.is_unsent(txid)
 
     def lacking(self, txid: bytes) -> tuple[bytes, ...]:
-        """Return the parents of a broadcast transaction that a peer requested, and that the client cannot serve."""
+        """Return the parents of a broadcast transaction that a peer requested and the client cannot serve."""
         return self.relay.lacking(txid) if txid in self.relay else self.broadcaster.lacking(txid)
 
     def _recorded_own(self, txid: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which entries of a watch list which way of searching can find."""
+"""Which entries of a watch list each way of searching can find."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.patterns import KINDS
 
 MOST_LABELS = 20
-"""Labels besides the change that a client finds by tweaks (our choice): each is a script for each tweak."""
+"""Largest number of labels that a client finds by tweaks, apart from that of the change (our choice).
+
+Each label adds a script for each tweak."""
 
 
 def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: bool = False) -> None:
     """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
 
-    With `has_spent`, the client has a source of the outputs that blocks spend, and with `has_tweaks` one of their
-    tweaks. It needs one of them to follow sp(). A scan key with too many labels is also refused: a search would fail
-    later.
+    `has_spent` is True if the client has a source of the outputs that blocks spend, `has_tweaks` if it has one of their
+    tweaks. It needs either of them to follow sp(). A scan key with too many labels is also refused, because a search
+    would fail later.
     """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
@@ -33,7 +35,7 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: 
 
 
 def too_many(labels: int) -> str:
-    """Return the message for more labels than a client finds by tweaks."""
+    """Return the error message for more labels than a client can find by tweaks."""
     return (
         f"a client finds at most {MOST_LABELS} labels by the tweaks of a server, not {labels:,}: name your node by"
         " --node instead (in Python: spent_source)"
@@ -41,7 +43,7 @@ def too_many(labels: int) -> str:
 
 
 def check_expressible(watch: TxOutIndex, mode: Mode) -> None:
-    """Raises InexpressibleError for entries that the mode cannot find."""
+    """Raise InexpressibleError for entries that the mode cannot find."""
     if mode is not Mode.BIP37:
         try:
             watch.gcs_scripts()  # for sp(), every block is read
@@ -53,7 +55,7 @@ def check_expressible(watch: TxOutIndex, mode: Mode) -> None:
 
 
 def ways_of(watch: TxOutIndex) -> frozenset[Mode]:
-    """The modes that can find all entries of a list."""
+    """Return the modes that can find all entries of a list."""
     return frozenset(mode for mode in (Mode.COMPACT, Mode.BIP37) if _can_find(watch, mode))
 
 
@@ -66,9 +68,7 @@ def _can_find(watch: TxOutIndex, mode: Mode) -> bool:
 
 
 def check_addition(watch: TxOutIndex, ways: frozenset[Mode], mode: Mode) -> None:
-    """Raises InexpressibleError where entries that only some modes can find, `ways`, cannot be found together with
-    those of a list.
-    """
+    """Raise InexpressibleError if no mode can find both new entries, which need one of the modes `ways`, and a list."""
     if mode is Mode.AUTO and len(ways) == 1 and not ways & ways_of(watch):
         (way,) = ways
         raise InexpressibleError(

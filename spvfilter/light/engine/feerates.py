@@ -1,4 +1,4 @@
-"""Fee rates that a light client knows by itself: averages of whole blocks, and the largest feefilter of its peers."""
+"""Fee rates that a light client knows by itself: averages of whole blocks, and its peers' largest feefilter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE
 
 BLOCKS = 144
-"""Number of blocks below the tip whose rates are kept: about a day (our choice)."""
+"""Number of blocks below the tip whose rates are kept: about a day's worth (our choice)."""
 _INITIAL_DOWNLOAD = 9_000_000
 """A node in its initial download states a rate above this one, in satoshi per 1,000 virtual bytes.
 
@@ -28,7 +28,7 @@ def subsidy(network: Network, height: int) -> int:
 
 
 def block_fee_rate(raw: bytes, network: Network, height: int) -> BlockFeeRate | None:
-    """Return the average fee rate of a block that was checked; None if it has only a coinbase."""
+    """Return the average fee rate of a checked block; None if it contains only a coinbase."""
     spans = walk_block(raw)
     coinbase = next(spans)
     values = (int.from_bytes(raw[at : at + 8], "little") for at, _, _ in coinbase.outputs)
@@ -52,11 +52,11 @@ class RecentRates:
         self._rates: dict[int, BlockFeeRate] = {}  # by height
 
     def wants(self, height: int) -> bool:
-        """Return True if the rate of a block at a height is to be computed."""
+        """Return True if the rate of the block at a height should be computed."""
         return height > self._chain.height - BLOCKS
 
     def add(self, rate: BlockFeeRate) -> None:
-        """Keep a rate, and drop rates of blocks that are too deep."""
+        """Store a rate, and drop those of blocks that are too deep."""
         self._rates[rate.height] = rate
         for height in [height for height in self._rates if not self.wants(height)]:
             del self._rates[height]

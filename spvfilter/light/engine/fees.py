@@ -1,5 +1,4 @@
-"""The fee floor: the rate below which peers take no transaction (BIP-133), and the check of the wallet's own
-transactions."""
+"""The fee floor, below which peers do not accept transactions (BIP-133), and a check of the wallet's transactions."""
 
 from __future__ import annotations
 
@@ -15,10 +14,11 @@ if TYPE_CHECKING:  # the peers need nothing of a client that does not run
 
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
-    """Return the median fee floor of the ready peers, with one value for each network group.
+    """Return the median fee floor of the ready peers, counting one value for each network group.
 
-    The lowest value of a group counts. A node in its initial download states a rate that nobody pays, and an attacker
-    may have many addresses in one group. If the number of groups is even, the median is the lower of the middle values.
+    A group counts with its lowest value, because a node in its initial download announces a rate that nobody pays, and
+    an attacker may have many addresses in one group. If the number of groups is even, the median is the lower of the
+    two middle values.
 
     Returns:
         The fee floor, or None if no ready peer sent a feefilter message.
@@ -33,9 +33,9 @@ def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
 
 
 def fee_limits(peers: Iterable[Peer]) -> FeeLimits | None:
-    """Return the lowest and the highest rate that peers state which take transactions; None if there are none.
+    """Return the lowest and the highest rate of the peers that accept transactions; None if there are none.
 
-    A peer that has stated none takes any rate.
+    A peer that has not announced one accepts any rate.
     """
     rates = [
         peer.fee_filter or 0 for peer in peers if peer.is_ready and peer.profile is not None and peer.profile.relays

@@ -1,14 +1,14 @@
-"""Filter headers: fetched from one peer, compared with the other peers' headers, and judged by blocks (BIP-157).
+"""Filter headers: fetched from one peer, compared with the other peers', and judged by blocks (BIP-157).
 
-Filter headers are chained, so a header commits to all filters below it. A peer supports our chain of filter headers by
-stating the same header.
+Filter headers are chained, so a header commits to all filters below it. A peer supports our chain of filter headers if
+it gives the same header.
 
-If a peer gives another header, the engine finds the first block of difference and judges it. If the block proves a
-filter false, the engine bans the peers that committed to it, and takes back their headers.
+If a peer gives a different header, the engine finds the first block where they differ and judges it. If the block
+proves a filter false, the engine bans the peers that committed to it, and takes back their headers.
 
-A block often proves neither filter false. The engine then bans no peer and counts no majority. It fetches the block
-whole and searches it, regardless of its filters. It does the same with every later block for which the two filters
-differ. A false element in one block thus does not hide a payment in another.
+Often, a block proves neither filter false. The engine then bans nobody and takes no majority vote. It fetches the whole
+block and searches it, regardless of its filters. It does the same with every later block for which the two filters
+differ, so a false element in one block cannot hide a payment in another.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class FilterHeaders:
 
     @property
     def is_hearing(self) -> bool:
-        """True if a peer that answers promptly has not answered yet about our filter headers."""
+        """True if a peer that usually answers promptly has not yet answered about our filter headers."""
         asked = (peer for peer, stated in self._stated.items() if stated.is_asked and peer.state is PeerState.READY)
         return not all(map(self.verdicts.lacks_block, asked))
 
@@ -168,12 +168,12 @@ class FilterHeaders:
     # The chain
 
     def disconnect_to(self, height: int) -> None:
-        """Drop the filter headers above a height, since the blocks were disconnected."""
+        """Drop the filter headers above a height, because the blocks were disconnected."""
         self._context.rows.cut(height)
         self._limit(height)
 
     def on_taken_back(self, call: Callable[[int], None]) -> None:
-        """Call `call` with a height whenever our filter headers above it were taken back."""
+        """Call `call` with a height whenever our filter headers above it are taken back."""
         self._on_taken_back.append(call)
 
     def _limit(self, height: int) -> None:
@@ -554,10 +554,10 @@ class FilterHeaders:
         return found
 
     def refute(self, height: int, lie: LieError) -> None:
-        """Ban the supporters of our filter at a height, since the block proves it false.
+        """Ban the supporters of our filter at a height, because the block proves it false.
 
-        Our filter headers are discarded from the first block of any dispute on, since the supporters may have lied
-        there as well.
+        Our filter headers are discarded from the first disputed block on, because the supporters may have lied there as
+        well.
         """
         for supporter in self.supporters(height):
             self._context.pool.drop(supporter, lie, self._context.now)

@@ -1,4 +1,4 @@
-"""Filter hashes and filter headers of the best chain, in memory: 64 bytes per block, which all clients share."""
+"""Filter hashes and filter headers of the best chain, in memory: 64 bytes per block, shared by all clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with the last client that has it."""
 
 
 class FilterRows:
-    """Filter hashes from the genesis block on; each filter header follows from the ones below (BIP-157)."""
+    """Filter hashes from the genesis block on. Each filter header follows from those below it (BIP-157)."""
 
     def __init__(self, pieces: Iterable[bytes] = ()) -> None:
         """`pieces` are the saved filter hashes, 32 bytes each, any number in an item."""
@@ -90,7 +90,7 @@ class FilterRows:
         del self._hashes[:at], self._headers[:at]
 
     def cut(self, height: int) -> None:
-        """Remove what is above a height."""
+        """Remove everything above a height."""
         while self._segments and height + 1 < _BLOCKS * len(self._segments):
             segment = self._segments.pop()
             self._hashes, self._headers = bytearray(segment.hashes), bytearray(segment.headers)

@@ -1,4 +1,4 @@
-"""The scripts that compact filters are queried for."""
+"""The scripts to look up in compact filters."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.txgraph import TxRecord
 
 MAX_OVERLAY = 5_000
-"""Largest number of scripts of foreign unconfirmed transactions (our choice). A million would match every block."""
+"""Largest number of scripts from foreign unconfirmed transactions (our choice). A million would match every block."""
 
 
 class Position(NamedTuple):
-    """Numbers up to which scripts were matched with a block."""
+    """How many scripts were matched with a block."""
 
     base: int = 0
-    """Number of scripts of the watch list, of blocks and of the wallet's own transactions."""
+    """Number of scripts from the watch list, blocks and the wallet's own transactions."""
     overlay: int = 0
-    """Number of the latest script of a foreign unconfirmed transaction."""
+    """Number of the latest script from a foreign unconfirmed transaction."""
 
 
 class _Sighted(NamedTuple):
@@ -38,14 +38,14 @@ class _Sighted(NamedTuple):
 
 
 class FilterScripts:
-    """Scripts of the watch list, of blocks, of the wallet's own transactions, and of foreign unconfirmed transactions.
+    """Scripts from the watch list, blocks, the wallet's own transactions, and foreign unconfirmed transactions.
 
-    The client wants each block that contains an unconfirmed transaction, or a conflict with one. The inputs of a
-    transaction show the spent scripts, except for taproot, bare scripts, and hashes of scripts that do not end in a
+    The client wants each block that contains an unconfirmed transaction or a conflict with one. The inputs of a
+    transaction reveal the spent scripts, except for taproot, bare scripts, and hashes of scripts that do not end in a
     signature check.
 
-    The scripts of foreign transactions are bounded, are matched with later blocks only, and leave with their
-    transaction. An attacker who pays an address could otherwise choose the blocks that the client fetches.
+    The scripts of foreign transactions are limited in number, matched only with later blocks, and removed with their
+    transaction. Otherwise, an attacker who pays an address could choose which blocks the client fetches.
     """
 
     def __init__(self, books: Books) -> None:
@@ -64,9 +64,9 @@ class FilterScripts:
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
     def entries_removed(self, change: Renumbering) -> None:
-        """Drop the scripts of removed entries. If an outpoint or a transaction has one, the next `load` adds it again.
+        """Drop the scripts of removed entries. If an outpoint or a transaction uses one, the next `load` adds it again.
 
-        A watch list of many keychains has a million scripts, so the other scripts stay.
+        The other scripts stay, because a watch list with many keychains may have a million of them.
         """
         self._queries, self._has_own, self._inexpressible = {}, False, None
         for script in change.scripts:
@@ -99,7 +99,7 @@ class FilterScripts:
         self.refresh()
 
     def add(self, script: bytes | None) -> None:
-        """Add a script to be searched in all blocks."""
+        """Add a script to search for in all blocks."""
         if script and script not in self._scripts:
             self._scripts[script] = None
             self._list.append(script)
@@ -141,13 +141,13 @@ class FilterScripts:
         return self._books.judgement.own_records()
 
     def queries(self, done: Position, last: int) -> Callable[[], list[tuple[int, GcsQuery]]] | None:
-        """Return a function that makes the queries for blocks up to a height; None if no script is new for them.
+        """Return a function that makes the queries for blocks up to a height; None if no scripts are new for them.
 
-        Each query comes with a height: it is for the blocks above this height only. The function may run in a thread.
-        A query for a million scripts takes a second, and is made once.
+        Each query comes with a height, and is only for the blocks above it. The function may run in a thread. Making a
+        query for a million scripts takes a second, so it is made once.
 
         Args:
-            done: The scripts that these blocks were queried for before.
+            done: The scripts that were already looked up in these blocks.
             last: Height of the last block.
         """
         upto, start = len(self._list), done.base

@@ -19,7 +19,7 @@ from spvfilter.wire.transport import Transport
 class Instant(NamedTuple):
     """A moment on both clocks.
 
-    `monotonic` is for waiting. `wall` (Unix time) is for comparison with times in blocks and transactions.
+    `monotonic` is for waiting; `wall` (Unix time) is for comparing with times in blocks and transactions.
     """
 
     monotonic: float
@@ -38,13 +38,13 @@ class PeerConnected:
     services: int
     """Bits of wire.Service."""
     start_height: int
-    """Height of its chain that the peer stated in its version message."""
+    """Height of its chain according to the peer's version message."""
     relays: bool
     """True if the peer takes transactions."""
     wtxid_relay: bool
     """True if transactions are announced by wtxid (BIP-339)."""
     user_agent: str
-    """User agent that the peer stated, with control characters escaped."""
+    """User agent that the peer sent, with control characters escaped."""
     time: int
     """The peer's clock (Unix time)."""
     transport: Transport = Transport.V1
@@ -53,7 +53,7 @@ class PeerConnected:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A connection could not be made, or has ended. After Drop, the shell may report Lost or not."""
+    """A connection could not be made, or has ended. After Drop, the shell need not report Lost."""
 
     peer: int
     error: Exception
@@ -61,7 +61,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A peer sent a message, or this is a part of a message with many items."""
+    """A peer sent a message, or part of a message with many items."""
 
     peer: int
     message: Message
@@ -69,7 +69,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class HeardTogether:
-    """A peer sent several messages that came together, in this order."""
+    """A peer sent several messages, which arrived together in this order."""
 
     peer: int
     heard: tuple[wire.Received | wire.ReceivedFilters, ...]
@@ -116,7 +116,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastAsked:
-    """A transaction of the wallet (raw) is to be broadcast."""
+    """The user wants to broadcast a transaction of the wallet (raw)."""
 
     raw: bytes
     input_values: tuple[int, ...] | None = None
@@ -124,15 +124,15 @@ class BroadcastAsked:
     is_private: bool = False
     """True if one new peer gets the transaction first."""
     call: int = 0
-    """Number of the call that waits: the effect Answer has the same number."""
+    """Number of the waiting call: the effect Answer has the same number."""
     parents: tuple[bytes, ...] = ()
     """Transactions that are broadcast before it, which it may pay for."""
     is_forced: bool = False
     """True to broadcast it even if all peers will refuse it."""
     guest: str | None = None
-    """Name of the guest of a server that sends it; None for the wallet's own transaction.
+    """Name of the server's guest that sends it; None for the wallet's own transaction.
 
-    A guest's transaction is only relayed, and not recorded, unless it or a parent concerns the wallet.
+    A guest's transaction is only relayed, not recorded, unless it or a parent concerns the wallet.
     """
 
 
@@ -141,7 +141,7 @@ class SeedAnswer(NamedTuple):
 
     seed: str
     services: int
-    """Services that the seed states of these hosts (bits of wire.Service); 0 if it was asked for none."""
+    """Services that the hosts offer according to the seed (bits of wire.Service); 0 if it was not asked for any."""
     hosts: tuple[str, ...]
     """IPv4 and IPv6 addresses."""
     error: Exception | None = None
@@ -150,23 +150,23 @@ class SeedAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """The DNS seeds have answered, or their time is over."""
+    """The DNS seeds have answered, or their time is up."""
 
     answers: tuple[SeedAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """An unconfirmed transaction of the wallet is to be abandoned."""
+    """The user wants to abandon an unconfirmed transaction of the wallet."""
 
     txid: bytes
     is_unsent: bool = False
-    """True if no peer can have it. Then the versions that it replaced count again."""
+    """True if no peer can have it, so the versions that it replaced count again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time of the last effect Wake has come. Additional ticks do no harm."""
+    """The time given by the last effect Wake has come. Additional ticks do no harm."""
 
 
 # Work of one input, in units of about a microsecond (our choice). A single message that cannot be cut may be more.
@@ -176,10 +176,10 @@ _ADDRESSES = 50  # Addresses of a part of an addr or addrv2.
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
-    """Yield the events of a peer's session as inputs, in order, except for the beginning and the end of the session.
+    """Yield the events of a peer's session as inputs, in order, except its beginning and end.
 
-    Each input is little work for the engine, so that its shell can do something else between two of them. `token_of`
-    returns the token for the nonce of a fence.
+    Each input takes the engine little work, so that its shell can do something else in between. `token_of` returns the
+    token for the nonce of a fence.
     """
     heard: list[wire.Received | wire.ReceivedFilters] = []
     work = 0

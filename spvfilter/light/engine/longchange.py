@@ -1,7 +1,7 @@
-"""A change of the books that takes several steps, such as a block with thousands of payments to the wallet.
+"""A change to the books that takes several steps, such as a block with thousands of payments to the wallet.
 
-Until it ends, the engine takes no other input and commits nothing. Readers of the database therefore see the state
-before the change or the state after it. If the process is killed, the next run begins with one of these states as well.
+Until it ends, the engine accepts no other input and commits nothing, so readers of the database see the state either
+before or after the change. If the process is killed, the next run also begins with one of these states.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from spvfilter.wallet.parts import Parts
 
 AT_ONCE = 200
-"""Matches and transactions of one step: five to ten milliseconds (our choice)."""
+"""Matches and transactions processed in one step of five to ten milliseconds (our choice)."""
 _MANY_MATCHES = 100
 """Matches that are recorded in one step (our choice)."""
 
@@ -26,12 +26,12 @@ class LongChange:
         return self._parts is not None
 
     def begin(self, parts: Parts[None]) -> None:
-        """Begin a change. The step that calls this may not touch the books any more: it ends with `advance`."""
+        """Begin a change. The step that calls this must not touch the books again: it ends with `advance`."""
         assert self._parts is None
         self._parts = parts
 
     def advance(self, *, to_end: bool = False) -> bool:
-        """Make some of the change, or all that is left. Returns True if no change is under way any more."""
+        """Carry out part of the change, or all that is left. Return True once no change is under way."""
         made = 0
         while self._parts is not None and (to_end or made < AT_ONCE):
             if next(self._parts, self) is self:

@@ -1,15 +1,16 @@
 """Unconfirmed transactions that peers announce. The module `broadcaster` handles the wallet's own transactions.
 
-With compact filters, no peer knows the wallet's scripts. At the tip the engine fetches every announced transaction, and
-records it if it matches. With BIP-37, a peer announces the transactions that its filter matches. The engine records
-blocks first, and a few transactions in each step, so that a flood of transactions delays no block.
+With compact filters, peers do not know the wallet's scripts, so at the tip the engine fetches every announced
+transaction, and records it if it matches. With BIP-37, a peer announces the transactions that its filter matches. The
+engine records blocks first, then a few transactions in each step, so that a flood of transactions does not delay
+blocks.
 
-A transaction counts once peers of two network groups have announced it; `quorum` has the exceptions. Peers do not
-announce what they had before we connected. With compact filters, the engine therefore asks a peer of a second group
-for a transaction that still waits after a few seconds.
+A transaction counts once peers in two network groups have announced it, with the exceptions in `quorum`. Peers do not
+announce transactions that they had before we connected. With compact filters, the engine therefore asks a peer in a
+second group for a transaction that is still waiting after a few seconds.
 
-The engine counts the work that the transactions of a network group cause, in bytes, events and linked records. A group
-that causes too much rests, and its transactions wait in the queue.
+The engine measures the work that a network group's transactions cause, in bytes, events and linked records. A group
+that causes too much has to rest, and its transactions wait in the queue.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MAX_ASKED_UNFILTERED = 625  # Open requests for transactions to a peer without a
 _MAX_HEARD = 50_000  # Txids and wtxids that are remembered (our choice).
 _MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
 ASK_AFTER_S = 10.0
-"""Age of a waiting transaction at which a peer of another network group is asked for it: two of Core's rounds."""
+"""Seconds after which a peer in another network group is asked for a waiting transaction: two of Core's rounds."""
 _MAX_QUESTIONS = 100  # Open questions of this kind (our choice).
 _MAX_WORK = 20_000
 """Work after which a step records no more transactions, in bytes of transactions: a few milliseconds (our choice)."""
@@ -79,7 +80,7 @@ class _PeerInventory:
 
 
 class MempoolWatch:
-    """Takes announcements and transactions of all peers."""
+    """Handles announcements and transactions from all peers."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class MempoolWatch:
     # Announcements
 
     def announced(self, peer: Peer, items: Sequence[InvItem]) -> None:
-        """A peer announces transactions."""
+        """Take a peer's announcement of transactions."""
         inventory = self._inventory(peer)
         items = [item for item in items if item.kind in _KINDS]
         for item in items:
@@ -204,7 +205,7 @@ class MempoolWatch:
 
     @property
     def next_at(self) -> float:
-        """When `advance` is due next for a transaction that waits (monotonic seconds); infinity if there is none."""
+        """When `advance` is next due for a waiting transaction (monotonic seconds); infinity if there is none."""
         now = self._context.now.monotonic
         ask_at = next(iter(self._ask_at.values()), inf) if len(self._asked) < _MAX_QUESTIONS else inf
         if ask_at <= now:  # nobody could be asked in this step, for example without peers
@@ -274,7 +275,7 @@ class MempoolWatch:
             self._ask(peer, inventory, wanted.values())
 
     def forget(self) -> None:
-        """Forget the received transactions, since they may match after a reorganization or with new entries."""
+        """Forget the received transactions, because they may match after a reorganization or with new entries."""
         self._heard.clear()
         for inventory in self._inventories.values():
             inventory.was_asked_for_all = False
@@ -354,7 +355,7 @@ class MempoolWatch:
                 self._ask(peer, inventory, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
-        """A peer does not have a transaction any more."""
+        """A peer no longer has a transaction."""
         self._broadcaster.not_found(peer, tx_hash)
         self._relay.not_found(peer, tx_hash)
         self._inventory(peer).asked.pop(tx_hash, None)
@@ -362,9 +363,9 @@ class MempoolWatch:
         self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
-        """Record some of the waiting transactions, once in a step, after blocks.
+        """Record some of the waiting transactions, once per step, after blocks.
 
-        The step must let the change advance next. It mostly ends immediately.
+        The step must then let the change advance. Usually, it ends immediately.
         """
         if not self._context.out.is_busy and self._has_work():  # else the next commit starts another round
             self._context.change.begin(self._recording())

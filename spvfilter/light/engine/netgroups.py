@@ -1,4 +1,4 @@
-"""Network groups: addresses that one party is likely to own as a whole. Also the check for public addresses."""
+"""Network groups: ranges of addresses that are likely to have the same owner. Also checks for public addresses."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ _SERVICE_PORTS = frozenset(  # Ports of other services above 1,023 (our choice, 
 
 @lru_cache(maxsize=1 << 15)
 def netgroup(host: str) -> str:
-    """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion
-    addresses together. An IPv6 address that contains an IPv4 address counts as that one.
+    """Return the part of a host's address that probably identifies its owner.
 
-    All host names that only a proxy resolves are one group too, because two of them may lead to one node. The rest is
-    as in Core's netgroup.cpp, without its map of autonomous systems.
+    It is /16 for IPv4 and /32 for IPv6; all onion addresses form one group. An IPv6 address that contains an IPv4
+    address counts as the latter.
+
+    All host names that only a proxy resolves also form one group, because two of them may lead to the same node. The
+    rest is as in Core's netgroup.cpp, without its map of autonomous systems.
     """
     if host.endswith(".onion"):
         return "onion"
@@ -89,11 +91,11 @@ def _linked_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None
 
 
 def dialling_group(host: str) -> str:
-    """Return the dialling group of a host: at most one address of each is connected.
+    """Return the dialling group of a host. At most one address in each group is connected.
 
     It is the network group, except for onion addresses and host names. Onion addresses have 16 groups (Core
-    netgroup.cpp): they cost nothing, so all of them prove as little as one, but a client without other addresses needs
-    several. Each host name is a group of its own.
+    netgroup.cpp): they cost nothing, so many prove as little as one, but a client without other addresses needs
+    several. Each host name forms its own group.
     """
     if (group := netgroup(host)) == NAMES:
         return host.lower()
@@ -113,7 +115,7 @@ def port_of(address: str) -> str:
 def is_public(host: str, net: int) -> bool:
     """True if an IPv4 or IPv6 address is public and does not embed another address. An onion address is public.
 
-    All other networks are refused: I2P and CJDNS need routers, and Tor's second version is gone.
+    All other networks are refused: I2P and CJDNS need routers, and Tor v2 no longer exists.
     """
     if net == NetId.TORV3:
         return True
@@ -129,7 +131,7 @@ def is_public(host: str, net: int) -> bool:
 
 
 def is_sheltered(host: str) -> bool:
-    """True if nobody else can read a connection to a host: it is this machine or an onion service."""
+    """True if nobody else can read a connection to a host, because it is this machine or an onion service."""
     if host.lower().endswith(".onion"):
         return True
     try:

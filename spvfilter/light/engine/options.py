@@ -12,14 +12,14 @@ from spvfilter.wire.transport import V2Policy
 
 
 class Reach(Enum):
-    """Which addresses are connected."""
+    """Which addresses the client connects to."""
 
     NAMED = "named"
     """Only addresses that the user named."""
     DIRECT = "direct"
     """Also discovered IPv4 and IPv6 addresses. The client asks DNS seeds."""
     PROXIED = "proxied"
-    """Also discovered addresses and onion addresses. No DNS seed is asked, as the proxy would not hide the query."""
+    """Also discovered addresses and onion addresses. DNS seeds are not asked, as the proxy would not hide the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class PeerTimeouts:
     """Timeouts for peers in seconds, and sizes of requests. Values are Core's unless marked "our choice"."""
 
     reply_s: float = 120.0
-    """Silence after a request; then the peer is dropped."""
+    """Silence after a request before the peer is dropped."""
     stall_s: float = 2.0
-    """Silence after a request while another peer could answer; then that peer is asked too."""
+    """Silence after a request before another peer that could answer is also asked."""
     answer_s: float = 30.0
-    """Time for an answer in parts; then other peers are asked too, and nothing waits for it (our choice)."""
+    """Time for an answer in parts, before other peers are also asked and nothing waits for it any more (our choice)."""
     retry_s: float = 1.0
-    """Pause before a peer is tried again; doubles with each failure, up to `max_retry_s` (our choice)."""
+    """Pause before a peer is tried again. It doubles with each failure, up to `max_retry_s` (our choice)."""
     max_retry_s: float = 300.0
     """Longest pause before a peer is tried again (our choice)."""
     ban_s: float = 86_400.0
     """Time for which a peer is banned after a proven lie; Core's default for bans."""
     stale_tip_s: float = 1_800.0
-    """Time without a new block; then all peers are asked for headers again."""
+    """Time without a new block before all peers are asked for headers again."""
     silence_s: float = 1_800.0
     """Time without a message after which a peer no longer confirms that the client is synced (our choice)."""
     flight: int = 125
@@ -51,7 +51,7 @@ class PeerTimeouts:
     filter_flights: int = 2
     """Number of open requests for compact filters to one peer (our choice)."""
     small_block: int = 100_000
-    """Bytes up to which a block is checked at once, in about 0.3 ms, instead of in a thread (our choice)."""
+    """Largest block, in bytes, that is checked immediately, in about 0.3 ms, instead of in a thread (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class Options:
     timeouts: PeerTimeouts = field(default_factory=PeerTimeouts)
     reach: Reach = Reach.NAMED
     is_proxied: bool = False
-    """True if connections go through a proxy. Each private connection then has a circuit of its own."""
+    """True if connections go through a proxy. Each private connection then has its own circuit."""
     pending: PendingLimits = field(default_factory=PendingLimits)
-    """Bounds of foreign unconfirmed transactions."""
+    """Limits on foreign unconfirmed transactions."""
     v2: V2Policy = V2Policy.OFF
     """When connections are encrypted (BIP-324)."""
     mempool_groups: int = 2
     """Network groups that must announce a foreign unconfirmed transaction before it counts."""
     spent_source: str | None = None
-    """Name of the source of the outputs that blocks spend, in words for messages; None if there is none."""
+    """Name of the source of the outputs that blocks spend, for use in messages; None if there is none."""
     tweak_source: str | None = None
-    """Name of the source of the tweaks of blocks, in words for messages; None if there is none."""
+    """Name of the source of the tweaks of blocks, for use in messages; None if there is none."""

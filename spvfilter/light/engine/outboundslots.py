@@ -1,8 +1,8 @@
-"""Outbound slots: choose which of the user's addresses are connected if there are more addresses than connections.
+"""Outbound slots: choose which of the user's addresses to connect to if there are more addresses than slots.
 
-One party may have several addresses, so connections go to as many network groups as possible, then to as many hosts.
-Peers that contradicted our filter headers come first. They get at most a quarter of the slots, so that an attacker
-cannot get all slots by contradicting.
+One operator may have several addresses, so connections go to as many network groups as possible, then to as many hosts.
+Peers that contradicted our filter headers come first, but get at most a quarter of the slots, so that an attacker
+cannot get all of them by contradicting.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class OutboundSlot(NamedTuple):
-    """A named address: a connection, or a candidate for one."""
+    """A named address that is connected, or a candidate."""
 
     address: str
     host: str
@@ -21,13 +21,13 @@ class OutboundSlot(NamedTuple):
     group: str
     """Network group of the host."""
     since: float
-    """When the connection was begun or made, or when one may be begun."""
+    """When the connection was started or made, or when one may be started."""
 
 
 def most_disputing(most: int) -> int:
-    """Return how many of `most` slots are for peers that contradicted us.
+    """Return how many of `most` slots are reserved for peers that contradicted us.
 
-    If there are two slots, one of them is for such a peer, and the client can compare the two peers.
+    If there are two slots, one is for such a peer, so that the client can compare the two.
     """
     return max(most // 4, min(most // 2, 1))
 
@@ -48,7 +48,7 @@ class OutboundSlots:
         self._hosts: Counter[str] = Counter()
 
     def mark_stale(self) -> None:
-        """The set of connected peers has changed."""
+        """Note that the set of connected peers has changed."""
         self.is_stale = True
 
     def set(self, there: Sequence[OutboundSlot], free: Sequence[OutboundSlot]) -> None:
@@ -63,7 +63,7 @@ class OutboundSlots:
         return len(self._there) == self.most
 
     def choose(self, candidates: Sequence[OutboundSlot]) -> OutboundSlot | None:
-        """Return the candidate to connect next, or None if no candidate gets a slot."""
+        """Return the candidate to connect to next, or None if none gets a slot."""
         wanted = self._wanted()
 
         def rank(candidate: OutboundSlot) -> tuple[int, bool, bool, float]:
@@ -73,12 +73,12 @@ class OutboundSlots:
         return min(self.taking(candidates), key=rank, default=None)
 
     def taking(self, candidates: Sequence[OutboundSlot]) -> list[OutboundSlot]:
-        """Return the candidates that may connect: all if a slot is free, else any worth more than a peer.
+        """Return the candidates that may connect: all if a slot is free, else those worth more than a connected peer.
 
         A candidate is worth more than a connected peer in two cases:
 
         - It contradicts us.
-        - Its network group or host has no connection, and another one has several.
+        - Its network group or host has no connection, while another has several.
 
         If there is one connection beyond the limit, the list is empty.
         """
@@ -115,10 +115,10 @@ class OutboundSlots:
         return [each for each in self._there if each.address not in kept]
 
     def excess(self, useful: Collection[str]) -> OutboundSlot:
-        """Return the connection to end if one is beyond the limit.
+        """Return the connection to close if there is one beyond the limit.
 
-        A connection that is of no use yet goes first. Next is a connection to a host with several connections, then to
-        a network group with several, then the latest. If the connection beyond the limit contradicts us, another such
+        A connection that is not useful yet goes first. Next is one to a host with several connections, then to a
+        network group with several, then the latest. If the connection beyond the limit contradicts us, another such
         connection goes before the latest.
         """
         rivals = self.disputing() if self._there[-1].address in self._kept() else ()
@@ -139,8 +139,8 @@ def wanted_of(
         disputing: Addresses of peers that contradict us, the most important first.
         there: Addresses that are connected or connecting.
         most: Number of slots.
-        makes_room: True if each new connection ends another one. The connected peers that contradict us then do not
-            count toward the limit.
+        makes_room: True if each new connection replaces another. Connected peers that contradict us then do not count
+            toward the limit.
     """
     number = most_disputing(most)
     lacking = [address for address in disputing[:number] if address not in there]

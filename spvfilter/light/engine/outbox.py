@@ -1,4 +1,4 @@
-"""Effects of one step in order, and the calls that follow when an effect has been carried out."""
+"""Effects of one step in order, and the calls to make once an effect has been carried out."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from spvfilter.wire.transport import V2Policy
 T = TypeVar("T")
 
 COMMIT = "a commit"
-"""The name of the wait for a commit, in the lines that say what tasks wait for."""
+"""How a wait for a commit is named in the description of tasks."""
 MAX_UNCOMMITTED = 64  # With this many commits under way, no more blocks are searched.
 
 
 class Outbox:
     """Collects effects.
 
-    Changes of the books are committed together with their events. The events are reported after that commit.
+    Changes to the books are committed together with their events, which are reported after the commit.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Outbox:
         self._after: deque[tuple[int, Callable[[], None]]] = deque()  # calls that wait for a commit
 
     def take(self) -> list[Effect]:
-        """Take the effects since the last call, including the commit of the books' changes."""
+        """Return the effects since the last call, including the commit of the books' changes."""
         self.flush()
         effects = [*self._effects, *map(Emit, self._events), *self._ends]
         self._effects, self._events, self._ends = [], [], []
@@ -105,7 +105,7 @@ class Outbox:
             self._events += self.journal.flush(self._books.batch)
 
     def tell_foreign(self) -> None:
-        """Report the foreign events so far. The account of a match must not change before."""
+        """Report the foreign events so far. Until then, the account of a match must not change."""
         for event in self._foreign.take():
             self._events += self.journal.put(event, self._books.batch, is_foreign=True)
 
@@ -125,7 +125,7 @@ class Outbox:
 
     @property
     def awaits_commit(self) -> bool:
-        """True if an action waits until the commits under way are durable."""
+        """True if an action is waiting for commits under way to become durable."""
         return bool(self._after)
 
     # Effects
@@ -158,7 +158,7 @@ class Outbox:
         return token
 
     def fenced(self, peer: int) -> Wait[None]:
-        """Wait until the peer has processed everything sent so far. The wait does not outlast the connection."""
+        """Wait until the peer has processed everything sent so far. The wait ends with the connection."""
         wait = Wait[None]("a pong")
         self.fence(peer, partial(wait.set, None))
         return wait
@@ -168,7 +168,7 @@ class Outbox:
         self._effects.append(Drop(peer, error))
 
     def gone(self, peer: int) -> None:
-        """A connection has ended: its pongs will not come."""
+        """Note that a connection has ended, so its pongs will not arrive."""
         for token in self._fences.pop(peer, ()):
             self.forget(token)
 
@@ -177,7 +177,7 @@ class Outbox:
         self._events.append(self.journal.start(run_id, clock_us, self._books.batch))
 
     def emit(self, *events: Event) -> None:
-        """Report events after all other effects of the step, so that the changes of the books need one commit.
+        """Report events after all other effects of the step, so that the books' changes need only one commit.
 
         Call this for an event of the books as soon as the books have changed, so that both are in the same commit.
         """
@@ -218,11 +218,11 @@ class Outbox:
             self._events += self.journal.put(each, self._books.batch, is_foreign=is_foreign)
 
     def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Call a long function in a thread, then `then` with its result, or with the Exception that it raised."""
+        """Call a slow function in a thread, then call `then` with its result, or with the Exception that it raised."""
         self._effects.append(Work(self._token(then), function))
 
     def read(self, function: Callable[[Store], object], then: Callable[[object], None]) -> None:
-        """Call a function with the database, after all changes so far, and then `then` with its result."""
+        """Call a function with the database, after all changes so far, then call `then` with its result."""
         self.flush()
         self._effects.append(Read(self._token(then), function))
 
@@ -233,7 +233,7 @@ class Outbox:
         return wait
 
     def worked(self, function: Callable[[], T], what: str) -> Wait[T]:
-        """Call a long function in a thread, and wait for its result."""
+        """Call a slow function in a thread, and wait for its result."""
         wait = Wait[T](what)
         self.work(function, partial(_give, wait))
         return wait
@@ -245,7 +245,7 @@ class Outbox:
         return wait
 
     def tweaks_at(self, height: int) -> Wait[object]:
-        """Ask the user's source for the tweaks of a block, and wait for the answer, which may be anything."""
+        """Ask the user's source for the tweaks of a block, and wait for the answer, which may be any object."""
         wait = Wait[object]("the tweaks of a block")
         self._effects.append(AskTweaks(self._token(partial(_give, wait)), height))
         return wait
@@ -257,15 +257,15 @@ class Outbox:
         return wait
 
     def answer(self, call: int, txid: bytes, answer: Broadcast | Exception) -> None:
-        """Answer a call that waits for the result of a broadcast."""
+        """Answer a call that is waiting for the result of a broadcast."""
         self._effects.append(Answer(call, txid, answer))
 
     def finish(self, token: int, value: object) -> None:
-        """The request with this token is done. If it failed, the value is the Exception."""
+        """Finish the request with this token. If it failed, the value is the Exception."""
         self._effects.append(Done(token, value))
 
     def end(self, error: Exception) -> None:
-        """The client ends, after everything else."""
+        """End the client, after everything else."""
         self._ends = [End(error)]
 
     def wake(self, at: float) -> None:
@@ -280,7 +280,7 @@ class Outbox:
     # Results
 
     def done(self, token: int, value: object) -> None:
-        """A result came. Ignore the token if the call was cancelled."""
+        """Take a result. A token whose call was cancelled is ignored."""
         then = self._waiting.pop(token, None)
         if then is not None:
             then(value)
@@ -298,7 +298,7 @@ class Outbox:
             self._after.append((self._issued, then))
 
     def committed(self, number: int) -> None:
-        """Commits up to a number are durable."""
+        """Note that commits up to a number are durable."""
         self._durable = max(self._durable, number)
         while self._after and self._after[0][0] <= self._durable:
             self._after.popleft()[1]()

@@ -1,7 +1,7 @@
-"""Own transactions in the wallet's books: every question and change of the broadcaster.
+"""Own transactions in the wallet's books: everything that the broadcaster asks or changes.
 
-This wallet broadcast its own transactions; all others are foreign. No other module of the engine reads them in the
-books.
+A transaction is the wallet's own if this wallet broadcast it; all others are foreign. No other module of the engine
+reads own transactions in the books.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Conflict(NamedTuple):
     """A transaction that conflicts with one of the wallet's own."""
 
     txid: bytes | None
-    """Txid, 32 bytes in wire order; None if it is not known."""
+    """Txid, 32 bytes in wire order; None if unknown."""
     height: int | None
-    """Height of its block; None if it is unconfirmed or not known."""
+    """Height of its block; None if it is unconfirmed or the height is unknown."""
 
 
 class OwnBooks:
@@ -43,7 +43,7 @@ class OwnBooks:
     def abandon(self, txid: bytes, *, rejected: bool = False, is_unsent: bool = False) -> list[WalletEvent]:
         """Abandon an unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive.
 
-        With `is_unsent` the versions that it replaced count again, since no peer can have it.
+        If `is_unsent` is True, no peer can have it, so the versions that it replaced count again.
         """
         return self._books.reject(txid) if rejected else self._books.abandon(txid, is_unsent=is_unsent)
 
@@ -81,7 +81,7 @@ class OwnBooks:
     # Questions
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """Return the wallet's own transactions that no block contains, parents first: a new tuple after each change."""
+        """Return own transactions that no block contains, parents first, as a new tuple after each change."""
         return self._books.judgement.own_records()
 
     def own_record(self, txid: bytes) -> TxRecord | None:

@@ -1,4 +1,4 @@
-"""Own transactions in this run: the progress of each, found by its names, its family, or when something is due."""
+"""Own transactions in this run: the progress of each, to look up by its hashes, its family, or when it is due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 
 PRIVATE_ECHO_GROUPS = 2
-"""The network relays a private transaction once this many network groups announced it (our choice)."""
+"""Network groups that must announce a private transaction before it counts as relayed (our choice)."""
 _SPARE = 64
 """Outdated entries of a schedule, beyond which they are removed (our choice)."""
 
@@ -25,13 +25,13 @@ class BroadcastState(Enum):
     """Progress of a broadcast in this run."""
 
     QUEUED = "queued"
-    """Recorded in the books, and not announced in this run."""
+    """Recorded in the books, but not announced in this run."""
     ANNOUNCED = "announced"
     """Announced to a peer."""
     REQUESTED = "requested"
     """A peer requested and received it."""
     ACCEPTED = "accepted"
-    """A peer has it, or received it and answers no questions."""
+    """A peer has it, or received it and does not answer questions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,19 +43,19 @@ class PeerRecord:
     requested: float | None = None
     """When the peer first requested and received it."""
     answered: float | None = None
-    """When it became known that the peer keeps it, rejects it, or answers no questions."""
+    """When it became known that the peer keeps it, rejects it, or does not answer questions."""
     is_asked: bool = True
-    """True if the peer was asked for it before it requested it, and has not answered."""
+    """True if the peer was asked for it before requesting it, and has not answered."""
     probes: int = 0
-    """Number of questions since the peer received it."""
+    """How often the peer was asked since it received it."""
     next_probe: float = inf
     """When to ask again."""
     is_missing: bool = False
     """True if the peer lacked it after it received it."""
     has_round_passed: bool = False
-    """True if the peer announced a transaction after that."""
+    """True if the peer has since announced a transaction."""
     reason: str = ""
-    """Why the peer rejects it, as its BIP-61 reject says; empty without one."""
+    """Why the peer rejects it, according to its BIP-61 reject; empty without one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ class Private:
     is_handed: bool = False
     """True if a peer requested it."""
     was_relayed: bool = False
-    """True if the network relayed it in an earlier run or before a reorganization, or a block contained it."""
+    """True if the network relayed it in an earlier run or before a reorganization, or if a block contained it."""
 
     @property
     def is_relayed(self) -> bool:
@@ -81,30 +81,30 @@ class Private:
 
 @dataclass(slots=True, eq=False)
 class OwnTx:
-    """A transaction of the wallet, and the reactions of peers in this run."""
+    """A transaction of the wallet, and the peers' reactions in this run."""
 
     tx: Transaction
     """The transaction."""
     reported_status: TxStatus
-    """Status that was reported last."""
+    """The last reported status."""
     state: BroadcastState = BroadcastState.QUEUED
     """Progress of the broadcast."""
     unstored: int = 0
-    """Number of its broadcasts that are not stored yet."""
+    """Number of its broadcasts that are not yet stored."""
     calls: list[int] = field(default_factory=list)
     """Numbers of the calls that wait for an answer."""
     waits_until: float = inf
-    """When these calls get an answer at the latest (monotonic seconds)."""
+    """Latest time at which these calls get an answer (monotonic seconds)."""
     place: int = 0
-    """Number in the order in which the wallet's own transactions are looked at."""
+    """Position in the order in which the wallet's own transactions are examined."""
     next_at: float = inf
-    """When to look at it next (monotonic seconds)."""
+    """When to examine it next (monotonic seconds)."""
     is_judged: bool = False
-    """True if it was broadcast in this run. In an earlier run, a peer may have accepted it."""
+    """True if it was broadcast in this run. Otherwise, a peer may have accepted it in an earlier run."""
     announced_at: float | None = None
-    """When it was first announced to a connected peer since the latest broadcast (monotonic seconds)."""
+    """When it was first announced to a connected peer after the latest broadcast (monotonic seconds)."""
     has_other_witness: bool = False
-    """True if peers may have it with another witness. Then their rejection proves nothing."""
+    """True if peers may have it with a different witness, in which case their rejection proves nothing."""
     input_values: tuple[int, ...] | None = None
     """Values of the inputs in satoshi, if the user gave them."""
     private: Private | None = None
@@ -120,7 +120,7 @@ class OwnTx:
     refused: dict[str, str] = field(default_factory=dict)
     """Addresses of peers that rejected it, with the reasons."""
     left: dict[str, None] = field(default_factory=dict)
-    """Addresses of peers that received it and disconnected before they answered."""
+    """Addresses of peers that received it but disconnected before answering."""
     lacking: dict[bytes, None] = field(default_factory=dict)
     """Parents that a peer requested after it received the transaction, and that the client cannot serve."""
 
@@ -131,7 +131,7 @@ class OwnTx:
 
     @property
     def is_durable(self) -> bool:
-        """True if all broadcasts of it are stored. The client announces it only then."""
+        """True if all its broadcasts are stored. Only then does the client announce it."""
         return not self.unstored
 
     @property
@@ -141,22 +141,22 @@ class OwnTx:
 
     @property
     def is_hidden(self) -> bool:
-        """True if a descendant would tell connected peers of a private transaction that they do not have."""
+        """True if connected peers do not have it, and announcing a descendant would reveal it to them."""
         return not self.is_durable or (self.private is not None and not self.is_with_others)
 
     @property
     def is_with_others(self) -> bool:
-        """True if peers have it from other nodes, even from before this run. Its descendants need not announce it."""
+        """True if peers have it from other nodes, even since before this run, so descendants cannot reveal it."""
         return bool(self.echoed) or (self.private is not None and self.private.was_relayed)
 
     def known(self) -> Broadcast:
-        """Return the reactions of peers so far."""
+        """Return the peers' reactions so far."""
         refused = tuple(Refusal(peer, reason) for peer, reason in self.refused.items())
         return Broadcast(self.tx.txid, tuple(self.sent), tuple(self.echoed), refused)
 
 
 class OwnTxs:
-    """Own transactions that no block contains, in the order in which they are looked at."""
+    """Own transactions that no block contains, in the order in which they are examined."""
 
     def __init__(self) -> None:
         self._all: dict[bytes, OwnTx] = {}  # by txid
@@ -187,7 +187,7 @@ class OwnTxs:
     # Changes
 
     def put(self, own: OwnTx) -> None:
-        """Add a transaction at the end, or in the place of its earlier progress."""
+        """Add a transaction at the end, or replace its earlier progress."""
         before = self.remove(own.tx.txid)
         own.place = next(self._places) if before is None else before.place
         self._all[own.tx.txid] = own
@@ -226,7 +226,7 @@ class OwnTxs:
         own.place = place
 
     def note(self, own: OwnTx) -> bool:
-        """Note whether a transaction is hidden. Returns True if it was hidden and no longer is."""
+        """Record whether a transaction is hidden. Return True if it was hidden and no longer is."""
         if own.is_hidden:
             self._hidden[own.tx.txid] = own
             return False
@@ -267,7 +267,7 @@ class OwnTxs:
         return self.descendants(self._hidden.values()) if self._hidden else ()
 
     def parents_first(self, owns: Iterable[OwnTx]) -> list[OwnTx]:
-        """Return some transactions in their order, but each parent before its children."""
+        """Return some transactions in their order, except that parents come before their children."""
         chosen = {own.tx.txid: own for own in sorted(owns, key=_place)}
         ordered = dict[bytes, OwnTx]()
         for own in chosen.values():
@@ -283,7 +283,7 @@ class OwnTxs:
 
 
 class Schedule:
-    """When to look at the wallet's own transactions, so that the work of a step does not grow with their number."""
+    """When to examine the wallet's own transactions, so that a step's work does not grow with their number."""
 
     def __init__(self, owns: OwnTxs) -> None:
         self._owns = owns
@@ -292,11 +292,11 @@ class Schedule:
         self._numbers = count()
 
     def touch(self, own: OwnTx) -> None:
-        """Look at a transaction as soon as possible."""
+        """Examine a transaction as soon as possible."""
         self._touched[own.tx.txid] = None
 
     def plan(self, own: OwnTx, at: float) -> None:
-        """Look at a transaction at a time (monotonic seconds), and not at the time that was planned before."""
+        """Examine a transaction at a time (monotonic seconds), instead of the time planned earlier."""
         if at != own.next_at:
             own.next_at = at
             if at < inf:
@@ -307,13 +307,13 @@ class Schedule:
 
     @property
     def next_at(self) -> float:
-        """When to look at a transaction next (monotonic seconds)."""
+        """When to examine a transaction next (monotonic seconds)."""
         while self._heap and self._heap[0][0] != self._heap[0][2].next_at:
             heappop(self._heap)
         return 0.0 if self._touched else self._heap[0][0] if self._heap else inf
 
     def take(self, now: float, most: int) -> list[OwnTx]:
-        """Take transactions to look at now, in their order: `most`, and children of these."""
+        """Return the transactions to examine now, in their order: at most `most`, plus their children."""
         while self._heap and self._heap[0][0] <= now:
             at, _, own = heappop(self._heap)
             if at == own.next_at:

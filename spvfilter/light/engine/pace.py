@@ -1,31 +1,31 @@
-"""Pace: how soon another transaction of a network group may be recorded, so that no group occupies the processor."""
+"""Pace: how soon another transaction from a network group may be recorded, so that no group hogs the processor."""
 
 from __future__ import annotations
 
 from math import inf
 
 SHARE = 0.025
-"""Share of a processor that the transactions of one network group may take (our choice)."""
+"""Share of a processor that one network group's transactions may take (our choice)."""
 AHEAD_S = 60.0
-"""Seconds of its share that a group may use immediately after a rest, which also bounds the rest (our choice)."""
+"""Seconds of its share that a group may use at once after a rest, which also limits the rest (our choice)."""
 _MOST = 1_000  # Groups that are remembered (our choice). Only groups that rest matter.
 
 
 class Pace:
-    """When each network group has rested from the work that its transactions caused."""
+    """When each network group may continue after the work that its transactions caused."""
 
     def __init__(self) -> None:
         self._rested_at: dict[str, float] = {}  # monotonic seconds
 
     def charge(self, group: str, work_s: float, now: float) -> None:
-        """Note processor time in seconds that a transaction of a group took, by our estimate."""
+        """Charge a group with the estimated processor time of a transaction, in seconds."""
         since = max(self._rested_at.pop(group, -inf), now - AHEAD_S)
         self._rested_at[group] = min(since + work_s / SHARE, now + AHEAD_S)
         if len(self._rested_at) > _MOST:
             self._rested_at = {group: at for group, at in self._rested_at.items() if at > now}
 
     def ready_at(self, group: str) -> float:
-        """When the next transaction of a group may be recorded, in monotonic seconds; -inf for a group without any."""
+        """When the next transaction from a group may be recorded (monotonic seconds); -inf for a group without any."""
         return self._rested_at.get(group, -inf)
 
     def is_ready(self, group: str, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""PeerPool: the connected peers with their open requests, and addresses to connect to, with pauses and bans."""
+"""PeerPool: the connected peers and their open requests, and addresses to connect to, with pauses and bans."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ LIMITED_DEPTH = 288  # Blocks that a pruned node serves (BIP-159).
 QUIET_S = 90.0
 """Seconds without a message after which a peer is pinged (our choice).
 
-Sessions ping 120 seconds after their last ping, so they rarely ping in addition.
+Sessions ping 120 seconds after their last ping, so they rarely add pings of their own.
 """
 
 
 _NEVER = Instant(0.0, 0.0)
 MAX_SLOT_RETRY_S = 20.0
-"""Longest pause before mode bip37 tries a named peer again that closed the connection (our choice)."""
+"""Longest pause before mode bip37 retries a named peer that closed the connection (our choice)."""
 _CLOSED = (Cause.LOST, Cause.LOST_AFTER_VERSION)
 
 
@@ -54,7 +54,7 @@ class PeerState(Enum):
     """The peer is connected, but its headers are not known yet."""
     READY = "ready"
     SUSPECT = "suspect"
-    """The peer is ready, but has not answered for too long, so other peers are asked first."""
+    """The peer is ready, but has not answered for too long, so others are asked first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,28 +64,28 @@ class Peer:
     number: int
     address: str
     since: float
-    """When the connection was begun or made."""
+    """When the connection was started or made."""
     state: PeerState = PeerState.CONNECTING
     profile: PeerConnected | None = None
     group: str = ""
-    """Network group. Peers of one group may be one party."""
+    """Network group. Peers in one group may have the same operator."""
     questions: dict[Hashable, float] = field(default_factory=dict)
-    """Open questions in order, and the time of the last progress of each (monotonic seconds)."""
+    """Unanswered questions in order, and when each last made progress (monotonic seconds)."""
     turn: float = 0.0
-    """When the oldest open question became the oldest (monotonic seconds)."""
+    """When the oldest unanswered question became the oldest (monotonic seconds)."""
     services: int = 0
     """Bits of wire.Service."""
     purpose: Purpose = Purpose.NAMED
     fee_filter: int | None = None
-    """Rate in satoshi per kvB below which the peer takes no transaction; None if it has sent no feefilter."""
+    """Rate in satoshi per kvB below which the peer refuses transactions; None if it has not sent a feefilter."""
     heard: Instant = _NEVER
-    """Time of the last message of the peer, once it is connected."""
+    """Time of the peer's last message, once it is connected."""
     is_pinged: bool = False
-    """True if it was pinged since its last message, because it was quiet."""
+    """True if it was pinged because it has been quiet since its last message."""
     relays: bool = False
     """True if the peer was asked to announce transactions."""
     demands: dict[Demand, float] = field(default_factory=dict)
-    """Demands that the peer has not answered, the oldest first, with the time of each (monotonic seconds)."""
+    """Demands that the peer has not answered, oldest first, with the time of each (monotonic seconds)."""
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -104,37 +104,37 @@ class Peer:
         return depth < LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_ahead(self, now: Instant) -> float:
-        """Seconds by which the peer's clock in its version message is ahead of our monotonic clock. It is constant."""
+        """Seconds by which the peer's clock, per its version message, is ahead of our monotonic clock. Constant."""
         stated = self.profile.time if self.profile is not None else now.wall
         return stated - self.since
 
     def limit_fee(self, rate: int) -> None:
-        """Set the rate below which the peer takes no transaction (BIP-133). Ignore an impossible rate, as Core does."""
+        """Set the rate below which the peer refuses transactions (BIP-133). Ignore an impossible rate, as Core does."""
         if 0 <= rate <= MAX_MONEY:
             self.fee_filter = rate
 
     def silent_for(self, now: float) -> float:
-        """Seconds without progress of the open questions; 0 if no question is open."""
+        """Seconds since the unanswered questions last made progress; 0 if there are none."""
         return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
 
     def quiet_for(self, now: Instant) -> float:
-        """Return the seconds since its last message, by the clock that shows more.
+        """Return the seconds since its last message, by whichever clock shows more.
 
         The monotonic clock may stand still while the machine sleeps. The wall clock may be set.
         """
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
     def is_late(self, now: float, timeouts: PeerTimeouts) -> bool:
-        """True if the peer has not answered for too long: it is silent, or sends the answer bit by bit."""
+        """True if the peer has not answered for too long, because it is silent or sends the answer bit by bit."""
         return self.silent_for(now) >= timeouts.stall_s or (
             bool(self.questions) and now - self.turn >= timeouts.answer_s
         )
 
     def made_headway(self, key: Hashable, now: float) -> None:
-        """A part of an answer came: the question, and those behind it, have waited from now on.
+        """Note that part of an answer came: the waiting time of the question, and of later ones, starts again.
 
-        An answer to a later question excuses no earlier question. Otherwise a peer that withholds a block could look
-        busy for ever.
+        An answer to a later question does not excuse an earlier one. Otherwise, a peer that withholds a block could
+        look busy forever.
         """
         if self.questions.get(key) == now:
             # The questions behind it have this time already: mostly another part came together with this one.
@@ -147,7 +147,7 @@ class Peer:
 
 
 class PeerPool:
-    """Connected peers, and the addresses to connect: the user's, and the choices of `discovery` if there is one."""
+    """Connected peers, and the addresses to connect to: the user's, and the choices of `discovery`, if any."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class PeerPool:
         return self._peers.get(peer.number) is peer
 
     def ready(self, service: int = 0) -> tuple[Peer, ...]:
-        """Ready peers that offer a service, the suspect ones last."""
+        """Ready peers that offer a service, suspect ones last."""
         found = self._lists.get(service)
         if found is None:
             able = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.services & service)]
@@ -215,7 +215,7 @@ class PeerPool:
         return found
 
     def connected(self) -> tuple[Peer, ...]:
-        """Peers with a connection. The tuple is the same object until a peer comes, goes, or changes its state."""
+        """Peers with a connection. The tuple stays the same object until a peer comes, goes, or changes its state."""
         found = self._lists.get(None)
         if found is None:
             found = self._lists[None] = tuple(
@@ -224,7 +224,7 @@ class PeerPool:
         return found
 
     def move(self, peer: Peer, state: PeerState) -> None:
-        """Change the state of a peer. No other code changes it."""
+        """Change the state of a peer. No other code does."""
         if peer.state is PeerState.GREETING and state is PeerState.READY:
             self.grant(peer, Demand.RELAY)
         peer.state = state
@@ -243,9 +243,7 @@ class PeerPool:
         }
 
     def may_offer_filters(self, now: Instant) -> bool:
-        """True if an unconnected address may serve compact filters: it did in its last connection, or it was not tried
-        yet.
-        """
+        """True if an unconnected address may serve compact filters: it did when last connected, or is untried."""
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
         others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
         for address, state in self._states.items():
@@ -260,22 +258,22 @@ class PeerPool:
         return discovery is not None and discovery.may_offer_filters(others - there, self._neighbours(discovery), now)
 
     def named_groups(self) -> set[str]:
-        """The network groups of the addresses that the user named. A host name counts as one until it is resolved."""
+        """The network groups of the addresses that the user named. An unresolved host name counts as one."""
         hosts = (self._states[address].host or host_of(address) for address in self._named_addresses)
         return {host.lower() if (group := netgroup(host)) == NAMES else group for host in hosts}
 
     def on_gone(self, call: Callable[[Peer], object]) -> None:
-        """Call this with each peer that is gone."""
+        """Register a function to call with each peer that is gone."""
         self._on_gone.append(call)
 
     def on_lie(self, call: Callable[[Peer], object]) -> None:
-        """Call this with each peer that is banned."""
+        """Register a function to call with each peer that is banned."""
         self._on_lie.append(call)
 
     # Connections
 
     def advance(self, now: Instant) -> None:
-        """Begin connections that are due, and end connections that are not needed."""
+        """Start connections that are due, and end unneeded ones."""
         for peer in self.connected():
             if not peer.questions and self._relay_at(peer) <= now.monotonic:
                 self.drop(peer, DismissedError("connects again to ask for transactions"), now)
@@ -319,14 +317,14 @@ class PeerPool:
         return self._states[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
-        """Connect one named address beyond the limit, the least recently tried one, until `settle` drops a connection.
+        """Connect to one named address beyond the limit, the least recently tried, until `settle` drops a connection.
 
         Returns True if there is such an address.
         """
         return self._begin_instead(now, lambda state: True)
 
     def make_room(self, service: int, now: Instant) -> None:
-        """Drop a named peer that lacks a service, if all slots are in use and another address may offer the service."""
+        """If all slots are in use, drop a named peer that lacks a service which another address may offer."""
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         lacking = [peer for peer in named if not peer.serves(service)]
         if (
@@ -398,22 +396,22 @@ class PeerPool:
         self._out.connect(number, address, v2=self.v2_policy(address), relay=peer.relays)
 
     def v2_policy(self, address: str) -> V2Policy:
-        """Return whether to encrypt a connection: an address that the user did not name must offer it."""
+        """Return whether to encrypt a connection. An address that the user did not name must offer it."""
         if self._v2 is not V2Policy.PREFER or address in self._named_addresses:
             return self._v2
         is_offered = self.discovery is not None and self.discovery.offers_v2(address)
         return V2Policy.PREFER if is_offered else V2Policy.OFF
 
     def take_number(self) -> int:
-        """Return a number that no connection has had."""
+        """Return a number that no connection has had before."""
         self._numbers += 1
         return self._numbers
 
     def stranger(self, tried: Collection[str], now: Instant, *, is_proxied: bool) -> str | None:
         """Return an address for a private connection, or None.
 
-        It was not `tried`, and its host is not connected. Through a proxy, a connected host is the last resort, since
-        the connection comes from another address.
+        It is not in `tried`, and its host is not connected. Through a proxy, a connected host is a last resort, because
+        the new connection comes from another address.
         """
         hosts = {host_of(peer.address) for peer in self._peers.values()} | {
             peer.profile.host for peer in self.connected() if peer.profile
@@ -427,7 +425,7 @@ class PeerPool:
         return next(iter(named), None) if found is None and is_proxied else found
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
-        """True if another address, not banned, can be connected only after this peer is gone."""
+        """True if another address, not banned, can be connected only once this peer is gone."""
         if len(self._peers) < self._slots.most:
             return False
         if peer.purpose is Purpose.NAMED:
@@ -455,7 +453,7 @@ class PeerPool:
         return list(map(neighbour, self._peers.values()))
 
     def next_try(self, now: Instant) -> float | None:
-        """When the next connection is due, by the monotonic clock."""
+        """When the next connection is due, on the monotonic clock."""
         slots = self._named()
         due = [self._due(each, now) for each in slots.taking(slots.free)]
         if self.discovery is not None:
@@ -472,7 +470,7 @@ class PeerPool:
         )
 
     def welcome(self, profile: PeerConnected, now: Instant) -> Peer | None:
-        """A connection was made. Returns the peer, or None if the connection is not needed any more."""
+        """Record a new connection. Return the peer, or None if the connection is no longer needed."""
         peer = self._peers.get(profile.peer)
         if peer is not None:
             peer.profile, peer.group, peer.services = profile, netgroup(profile.host), int(profile.services)
@@ -508,13 +506,13 @@ class PeerPool:
         return self.discovery.welcome(peer.purpose, peer.address, profile, took_s, now)
 
     def lost(self, number: int, error: Exception, now: Instant) -> None:
-        """A connection has ended, or could not be made."""
+        """Record that a connection has ended, or could not be made."""
         peer = self._peers.get(number)
         if peer is not None:
             self._remove(peer, error, now)
 
     def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
-        """End a connection. After a proven lie the peer's address is banned for a day, otherwise there is a pause."""
+        """End a connection. After a proven lie, the peer's address is banned for a day; otherwise, there is a pause."""
         if self.has(peer):
             self._out.drop(peer.number, error)
             self._remove(peer, error, now)
@@ -575,18 +573,18 @@ class PeerPool:
     # Demands
 
     def demand(self, peer: Peer, demand: Demand, now: Instant) -> None:
-        """The peer gets a demand. It may close the connection instead of an answer."""
+        """Record that the peer gets a demand. It may close the connection instead of answering."""
         peer.demands.setdefault(demand, now.monotonic)
         peer.relays = peer.relays or demand is Demand.RELAY
 
     def grant(self, peer: Peer, demand: Demand) -> None:
-        """The peer has answered a demand, if it got one."""
+        """Record that the peer has answered a demand, if it got one."""
         if demand in peer.demands:
             del peer.demands[demand]
             self._states[peer.address].refusals.grant(demand)
 
     def refuses(self, peer: Peer, demand: Demand, now: Instant) -> bool:
-        """True if the client should avoid a demand, since the node closes the connection at it."""
+        """True if the client should avoid a demand, because it makes the node close the connection."""
         return self._can_avoid(demand) and self._states[peer.address].refusals.is_refused(demand, now.monotonic)
 
     def _can_avoid(self, demand: Demand) -> bool:
@@ -613,7 +611,7 @@ class PeerPool:
         return UselessPeerError(f"{demand.value}; {advice}")
 
     def is_reliable(self, peer: Peer) -> bool:
-        """True unless connections to the address of the peer ended repeatedly without being of use."""
+        """True unless connections to the peer's address have repeatedly ended without being useful."""
         return self._states[peer.address].is_reliable
 
     def served_filters(self, peer: Peer) -> None:
@@ -623,7 +621,7 @@ class PeerPool:
             self.discovery.served_filters()
 
     def did_well(self, peer: Peer) -> None:
-        """The peer was of use: if its connection ends, its address is tried again soon."""
+        """Record that the peer was useful: if its connection ends, its address is soon tried again."""
         state = self._states[peer.address]
         state.failures = state.chances = 0
         if self.discovery is not None:
@@ -646,7 +644,7 @@ class PeerPool:
         return self.discovery.take_changes(now) if self.discovery is not None else ({}, None)
 
     def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
-        """DNS seeds have answered. Warn of seeds that failed, and end the client if there is no address at all."""
+        """Take the DNS seeds' answers. Warn of seeds that failed, and end the client if there is no address at all."""
         if self.discovery is None:
             return
         self.discovery.seeded(answers, now)
@@ -663,7 +661,7 @@ class PeerPool:
     # Questions
 
     def ask(self, peer: Peer, key: Hashable, now: Instant, *messages: Message) -> None:
-        """Send messages that the peer must answer: their request is outstanding until `answered` gets the same key."""
+        """Send messages that the peer must answer. The request is outstanding until `answered` gets the same key."""
         if not peer.questions:
             peer.turn = now.monotonic
         peer.questions.setdefault(key, now.monotonic)
@@ -690,7 +688,7 @@ class PeerPool:
         peer.heard, peer.is_pinged, self.last_heard = now, False, now
 
     def next_ping(self) -> float:
-        """Return when the next ping to a quiet peer is due (monotonic seconds); infinity if none is due."""
+        """Return when the next ping to a quiet peer is due (monotonic seconds); infinity if none is."""
         return min((self._ping_at(peer) for peer in self.connected()), default=inf)
 
     def _ping_at(self, peer: Peer) -> float:
@@ -700,7 +698,7 @@ class PeerPool:
     def ping_quiet(self, now: Instant) -> None:
         """Ping peers that have been quiet for a while. Their pongs count as messages.
 
-        A machine that slept may have missed blocks, so quiet by the wall clock counts as well.
+        A machine that slept may have missed blocks, so quiet time by the wall clock counts as well.
         """
         for peer in self.connected():
             has_slept = peer.quiet_for(now) >= self._timeouts.silence_s

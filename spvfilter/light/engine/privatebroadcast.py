@@ -1,14 +1,14 @@
-"""Private broadcast: hand a transaction to one new peer, over a connection that shows nothing else of the wallet.
+"""Private broadcast: hand a transaction to one new peer, over a connection that reveals nothing else about the wallet.
 
-The connection is opened for one transaction. It announces the transaction, serves it and ends, as Core's private
-broadcast does. The pool does not have these peers, and nothing else is sent to them.
+Each connection is opened for one transaction, which it announces and serves before it ends, as in Core's private
+broadcast. These peers are not in the pool, and nothing else is sent to them.
 
 If two network groups announce the transaction without having received it, the network relays it. Connected peers are
-then never told of it: they would learn that it is the wallet's own. If no block contains it after about a day, another
-new peer gets it.
+then never told of it, because they would learn that it is the wallet's own. If no block contains it after about a day,
+another new peer gets it.
 
-If no such announcement comes within a random time, the broadcaster announces the transaction to all peers. If no new
-peer requested it, the client tries other new peers later, and tells no connected one.
+If no such announcement arrives within a random time, the broadcaster announces the transaction to all peers. If no new
+peer has requested it, the client tries other new peers later, without telling connected ones.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Reject, Tx
 
 MAX_TRIES = 4
-"""New peers that are tried one after another for a transaction (our choice)."""
+"""Largest number of new peers to try in turn for a transaction (our choice)."""
 MAX_RECORDS = 1_000
-"""Private transactions that are remembered, confirmed ones included (our choice)."""
+"""Largest number of private transactions to remember, including confirmed ones (our choice)."""
 MAX_AT_ONCE = 8
-"""Transactions that are handed over at the same time (our choice)."""
+"""Largest number of transactions to hand over at the same time (our choice)."""
 
 
 class _Outcome(Enum):
@@ -92,7 +92,7 @@ class _Handover:
 
 
 class PrivateBroadcast:
-    """Connections for one transaction each. The pool of peers does not know them."""
+    """Connections for one transaction each, outside the pool of peers."""
 
     def __init__(
         self, context: Context, broadcaster: Broadcaster, books: OwnBooks, records: Mapping[str, PrivateRecord]
@@ -110,7 +110,7 @@ class PrivateBroadcast:
     def broadcast(
         self, tx: Transaction, call: int, input_values: tuple[int, ...] | None, *, is_shown: bool
     ) -> OwnTx | None:
-        """Broadcast a transaction privately, for a call that waits. Returns None if the call was answered immediately.
+        """Broadcast a transaction privately, for a waiting call. Return None if the call was answered immediately.
 
         `is_shown` is True if a peer has a BIP-37 filter of the wallet, or may get one.
         """
@@ -280,7 +280,7 @@ class PrivateBroadcast:
     # Connections
 
     def takes(self, event: Input) -> bool:
-        """Give what a private connection reports to its task. Returns False for every other input."""
+        """Pass an input from a private connection to its task. Return False for any other input."""
         if not isinstance(event, PeerConnected | Heard | FencePassed | Lost | Malformed):
             return False
         handover = self._handovers.get(event.peer)

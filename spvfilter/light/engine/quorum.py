@@ -1,6 +1,6 @@
 """Quorum: how many network groups must announce a foreign unconfirmed transaction before it counts.
 
-Two groups, since one party is unlikely to own both. If no second group can be expected, the first is enough.
+Two groups, because they are unlikely to have the same owner. If a second group cannot be expected, one is enough.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.engine.options import Reach
 
 ALONE_S = 600.0
-"""Time with peers of one network group after which no second one is expected (our choice)."""
+"""Seconds with peers in a single network group after which no second one is expected (our choice)."""
 
 
 class Quorum:
-    """Decides how many network groups a transaction needs, from the peers that announce transactions."""
+    """Decides how many network groups a transaction needs, depending on which peers announce transactions."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -25,7 +25,7 @@ class Quorum:
         self._since = 0.0  # since when it is the only one (monotonic seconds)
 
     def look(self) -> None:
-        """Note which network groups announce transactions now."""
+        """Record which network groups announce transactions now."""
         groups = {peer.group for peer in self._context.pool.ready() if peer.relays}
         group = next(iter(groups)) if len(groups) == 1 else ""
         if group != self._group:
@@ -33,7 +33,7 @@ class Quorum:
 
     @property
     def trusted(self) -> frozenset[str]:
-        """The network groups whose announcement is enough, because no second group can be expected."""
+        """The network groups whose announcement is enough, because a second group cannot be expected."""
         pool, options = self._context.pool, self._context.options
         named = pool.named_groups()
         if options.reach is Reach.NAMED and len(named) == 1:
@@ -43,12 +43,12 @@ class Quorum:
         return frozenset({self._group} if self._group and (is_late or are_onions) else ())
 
     def needed(self, groups: Collection[str]) -> int:
-        """Return how many network groups a transaction needs that these groups announced."""
+        """Return how many network groups a transaction needs if these groups announced it."""
         most = self._context.options.mempool_groups
         return most if most <= 1 or self.trusted.isdisjoint(groups) else 1
 
     @property
     def next_at(self) -> float:
-        """When one network group becomes enough (monotonic seconds); infinity if no time is set."""
+        """When one network group will be enough (monotonic seconds); infinity if no time is set."""
         at = self._since + ALONE_S
         return at if self._group and at > self._context.now.monotonic else inf

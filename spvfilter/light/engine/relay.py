@@ -1,11 +1,11 @@
-"""Relay for the users of a server: other people's transactions are announced (inv) and served (tx), in no books.
+"""Relay for the users of a server: announces (inv) and serves (tx) other people's transactions, outside the books.
 
-The client keeps them in memory only, for 20 minutes. A named guest of the server has at most half of the room, so that
-one program cannot lock the others out.
+The client keeps them in memory only, for 20 minutes. A named guest of the server gets at most half of the space, so
+that one program cannot lock the others out.
 
-The client announces each transaction once to each peer. As for the wallet's own transactions, it asks a peer
-that received one whether the peer has it. If a peer requests a parent of it, which the client cannot serve, it does not
-know the inputs.
+The client announces each transaction once to each peer. As with the wallet's own transactions, it asks a peer that
+received one whether the peer has it. If a peer requests a parent that the client cannot serve, the peer does not know
+the inputs.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Reject
 MAX_RELAYED = 100
 """Largest number of relayed transactions (our choice)."""
 MAX_SIZE = 5_000_000
-"""Their largest total size in bytes (our choice, as for unconfirmed transactions that peers announce)."""
+"""Largest total size of relayed transactions in bytes (our choice)."""
 _GUEST_PART = 2
 """One named guest gets at most this part of both: a half (our choice)."""
 RELAY_S = 1_200.0
 """Seconds for which a transaction is announced to new peers and served (our choice)."""
 MAX_PROBES = 30
-"""Number of times that one peer is asked whether it has a transaction (our choice)."""
+"""How often one peer is asked whether it has a transaction (our choice)."""
 
 
 @dataclass(slots=True, eq=False)
 class RelayedTx:
-    """Somebody else's transaction, and the reactions of peers to it."""
+    """Somebody else's transaction, and the peers' reactions to it."""
 
     tx: Transaction
     until: float
     """When it is forgotten (monotonic seconds)."""
     guest: str = ""
-    """Name of the guest that sent it first; empty if it has none."""
+    """Name of the guest that sent it first; empty if the guest has none."""
     calls: list[int] = field(default_factory=list)
     """Numbers of the calls that wait for an answer."""
     waits_until: float = inf
-    """When these calls get an answer at the latest (monotonic seconds)."""
+    """Latest time at which these calls get an answer (monotonic seconds)."""
     told: dict[Peer, int] = field(default_factory=dict)
-    """Peers that it was announced to, with the number of questions after they received it."""
+    """Peers that it was announced to, and how often each was asked after receiving it."""
     probe_at: dict[Peer, float] = field(default_factory=dict)
     """When to ask a peer that received it again (monotonic seconds)."""
     sent: dict[str, None] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class RelayedTx:
     lacking: dict[bytes, None] = field(default_factory=dict)
     """Parents that a peer requested after it received the transaction."""
     is_accepted: bool = False
-    """True if a peer has it, or received it and answers no questions."""
+    """True if a peer has it, or received it and does not answer questions."""
 
     @property
     def is_unsent(self) -> bool:
@@ -70,7 +70,7 @@ class RelayedTx:
         return not (self.sent or self.is_accepted)
 
     def answer(self) -> Broadcast | Exception:
-        """Return the reactions of peers so far. If no peer requested it, that is an error."""
+        """Return the peers' reactions so far, or an error if no peer requested it."""
         if self.is_unsent:
             return UselessPeerError("no peer requested the transaction yet")
         refused = tuple(Refusal(*each) for each in self.refused.items())
@@ -96,7 +96,7 @@ class Relay:
         return txid in self._txs
 
     def take(self, transactions: Sequence[Transaction], call: int, guest: str = "") -> None:
-        """Take transactions, parents first. The call gets an answer for the last one, or an error."""
+        """Accept transactions, parents first. The call gets an answer for the last one, or an error."""
         last, now = transactions[-1], self._context.now.monotonic
         self._expire(now)
         for tx in transactions:
@@ -135,7 +135,7 @@ class Relay:
         return None
 
     def is_unsent(self, txid: bytes) -> bool:
-        """Return True if a transaction is relayed, and no peer can have it."""
+        """Return True if a transaction is being relayed, but no peer can have it."""
         return txid in self._txs and self._txs[txid].is_unsent
 
     def withdraw(self, txid: bytes) -> None:
@@ -156,7 +156,7 @@ class Relay:
         return self._next_at
 
     def advance(self) -> None:
-        """Announce transactions to peers that were not told of them, and ask peers that received one."""
+        """Announce transactions to peers that have not been told of them, and ask peers that received one."""
         now = self._context.now.monotonic
         peers = [peer for peer in self._context.pool.ready() if peer.profile is not None and peer.profile.relays]
         is_told = self._told.issuperset(peers)
@@ -203,7 +203,7 @@ class Relay:
     # Requests of peers
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> list[InvItem]:
-        """Send the requested transactions that were announced to a peer. Returns the other items."""
+        """Send a peer the requested transactions that were announced to it. Return the other items."""
         others, sent = list[InvItem](), dict[bytes, None]()
         for item in dict.fromkeys(items):
             relayed = self._names.get(item.hash)
@@ -239,7 +239,7 @@ class Relay:
     # Reactions of peers
 
     def announced(self, peer: Peer, items: Collection[InvItem]) -> None:
-        """A peer announces transactions. If one was announced to the peer, the peer must show that it has it."""
+        """Take a peer's announcement. If we announced a transaction to the peer, it must show that it has it."""
         for item in items if self._txs else ():
             relayed = self._names.get(item.hash)
             if relayed is None or relayed.is_accepted:
@@ -252,7 +252,7 @@ class Relay:
                 self._accepted(relayed)
 
     def given(self, peer: Peer, txid: bytes) -> bool:
-        """A peer sends a transaction. Returns True if it was announced to the peer, which was asked for it."""
+        """Take a transaction from a peer. Return True if it was announced to the peer, which was then asked for it."""
         relayed = self._txs.get(txid)
         if relayed is None or peer not in relayed.told:
             return False
@@ -262,7 +262,7 @@ class Relay:
         return True
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
-        """A peer does not have a transaction. If it received it, it is asked again."""
+        """Note that a peer does not have a transaction. If it received it, it is asked again."""
         relayed = self._names.get(tx_hash)
         if relayed is None or not relayed.told.get(peer) or relayed.is_accepted:
             return
@@ -271,7 +271,7 @@ class Relay:
         self._context.changed()
 
     def rejected(self, peer: Peer, message: Reject) -> None:
-        """A peer rejects a transaction that it received (BIP-61)."""
+        """Note that a peer rejects a transaction that it received (BIP-61)."""
         relayed = self._names.get(message.data)
         if relayed is None or peer.address not in relayed.sent or relayed.is_accepted or not is_rejection(message):
             return

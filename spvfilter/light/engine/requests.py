@@ -1,4 +1,4 @@
-"""Requests of a running client's user, as plain values: changes of entries and accounts, rescans, and blocks."""
+"""Requests from a running client's user, as plain values: changes to entries and accounts, rescans, and blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class SearchStart(NamedTuple):
-    """The start of a search. Without a height and a birthday, it is the start of the client's search."""
+    """The start of a search. Without a height or a birthday, it is the start of the client's search."""
 
     from_height: int | None = None
     birthday: int | None = None
@@ -26,7 +26,7 @@ class SearchStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddEntries:
-    """Watch more entries. The answer is the first height that is searched for them."""
+    """Watch more entries. The answer is the first height to be searched for them."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Entries as WatchList.entries lists them."""
@@ -44,17 +44,17 @@ class RemoveEntries:
 
 @dataclass(frozen=True, slots=True)
 class RelabelEntries:
-    """Give entries another label, or none. The answer is None."""
+    """Change or remove labels of entries. The answer is None."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Kind, value and new label of each entry. None removes the label."""
     may_lack: bool = False
-    """True to ignore entries that are not watched. Otherwise they are an error."""
+    """True to ignore entries that are not watched. Otherwise, they are an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelabelKeychains:
-    """Give keychains another label, or none. Scripts with a label of their own keep it. The answer is None."""
+    """Change or remove the label of keychains. Scripts with a label of their own keep it. The answer is None."""
 
     names: tuple[str, ...]
     """Names of the keychains."""
@@ -65,7 +65,7 @@ class RelabelKeychains:
 class Rescan:
     """Search blocks again for all entries. Without a start, search all blocks.
 
-    The answer is the first height that is searched.
+    The answer is the first height to be searched.
     """
 
     start: SearchStart
@@ -78,12 +78,12 @@ class RevealAddress:
     account: str | None
     """Name of the account, or name or label of the keychain; None for the first keychain."""
     exclusive: bool
-    """True if the program promises that no other program or database reveals addresses of the keychain."""
+    """True if the program promises that no other program or database reveals the keychain's addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReachIndex:
-    """Watch a keychain up to an index that another program uses, and a lookahead beyond. The answer is None."""
+    """Watch a keychain up to an index that another program uses, plus a lookahead. The answer is None."""
 
     keychain: str
     """Name of the keychain."""
@@ -109,15 +109,15 @@ class CancelBlock:
 
 @dataclass(frozen=True, slots=True)
 class AddAccount:
-    """Watch an account. The answer is the first height that is searched for its new entries."""
+    """Watch an account. The answer is the first height to be searched for its new entries."""
 
     account: WatchList
-    """A watch list that has only the account; see `WatchList.of_account`."""
+    """A watch list that contains only the account; see `WatchList.of_account`."""
     start: SearchStart
     ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
     """The modes that can find its entries."""
     extend: bool = True
-    """False to refuse sources that an existing account does not have yet."""
+    """False to refuse to add sources to an existing account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class RenameAccount:
     """Rename an account. The answer is None."""
 
     old: str
-    """Present name of the account."""
+    """Current name of the account."""
     new: str
     """New name of the account."""
 

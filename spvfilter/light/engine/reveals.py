@@ -1,4 +1,4 @@
-"""Reveals: the addresses of keychains that a program asked for, each given once and stored before the answer.
+"""Reveals: hands out addresses of keychains, each only once, and stores that before answering.
 
 A revealed address is always watched: if its window must grow, the growth is stored before the revealed index.
 """
@@ -19,10 +19,10 @@ from spvfilter.watch.windows import is_silent
 
 
 class Reveals:
-    """Reveals addresses, and decides which blocks are searched for the scripts that a window gains by this.
+    """Reveals addresses, and decides which blocks to search for the scripts that a window gains in the process.
 
-    A program may promise that a keychain is exclusive: no other program or database reveals its addresses. Then no
-    block contains a payment to a script above every revealed index. There are two exceptions:
+    A program may promise that a keychain is exclusive: no other program or database reveals its addresses. Then blocks
+    contain no payments to scripts above every revealed index, with two exceptions:
 
     - Nobody has searched for addresses that were revealed before the flag was set. The first growth of a window is
       therefore followed by a search of all blocks.
@@ -43,15 +43,16 @@ class Reveals:
         """End of the revealed indexes of each keychain that this run removed, by the identity of the keychain."""
 
     def disconnect_to(self, fork: int) -> None:
-        """Note that the blocks above a height were disconnected: other blocks may now contain their transactions."""
+        """Note that the blocks above a height were disconnected, so other blocks may now contain their transactions."""
         self._opened = min(self._opened, fork)
 
     async def reveal(self, request: RevealAddress) -> str:
         """Reveal the next index of a keychain, and return its address once all of its window is watched.
 
-        The caller stores the changes before it answers. No window is due and no entries are being stored.
+        The caller stores the changes before it answers. At this time, no window must move and no entries are being
+        stored.
 
-        Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
+        After ParameterError, KeychainError or InexpressibleError, nothing is revealed.
         """
         context, watch = self._context, self._context.books.watch
         windows, keychain = watch.windows, watch.chosen_keychain(request.account)
@@ -64,11 +65,11 @@ class Reveals:
         return address
 
     async def reach(self, request: ReachIndex) -> None:
-        """Watch a keychain up to an index that another program watches. No window is due.
+        """Watch a keychain up to an index that another program watches. No window must be due to move.
 
-        No index becomes revealed: a wallet also watches the addresses that it has not given to anybody yet.
+        This does not reveal indexes, because wallets also watch addresses that they have not handed out yet.
 
-        Raises ParameterError, KeychainError or InexpressibleError: the window stays.
+        After ParameterError, KeychainError or InexpressibleError, the window is unchanged.
         """
         keychain = self._context.books.watch.windows.get(request.keychain)
         if keychain is None:
@@ -115,7 +116,7 @@ class Reveals:
         self._grew.announce()
 
     def removing(self, keychains: Iterable[Keychain]) -> None:
-        """Note the revealed indexes of keychains that are removed with their account."""
+        """Remember the revealed indexes of keychains that are removed with their account."""
         for each in keychains:
             if each.revealed and not each.is_dormant:  # without a function, nothing was revealed in this run
                 self._removed[identity_of(each.scripts(0))] = each.revealed
@@ -123,7 +124,7 @@ class Reveals:
     def added(self, keychains: Iterable[Keychain]) -> None:
         """Give new keychains the indexes that this run revealed before it removed them.
 
-        The program reads the revealed indexes of the database beforehand. A reveal may have been waiting then.
+        The program has read the revealed indexes in the database beforehand, when a reveal may still have been waiting.
         """
         for each in keychains if self._removed else ():
             if revealed := self._removed.get(identity_of(each.scripts(0))):

@@ -62,15 +62,15 @@ class Saved:
     events: EventLog = field(default_factory=EventLog)
     """Range of the numbers of the events in the database."""
     mined: frozenset[bytes] = frozenset()
-    """Txids of transactions whose blocks left the best chain, as far as stored events report it."""
+    """Txids of transactions whose blocks left the best chain, according to stored events."""
     has_filters: bool = False
     """True if the database has compact filters."""
 
     def journal(self) -> Journal:
-        """Return the journal, which continues after the last event.
+        """Return a journal that continues after the last event.
 
         The last run may have connected blocks without an event. The journal then reports the highest one, even if new
-        entries have moved the search below it: it may be disconnected.
+        entries have moved the search below it, because it may be disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height
@@ -78,10 +78,10 @@ class Saved:
 
     @classmethod
     def read(cls, store: Store, watch: WatchList, since: int | None = None, chain: HeaderChain | None = None) -> Saved:
-        """Join `watch` with the database, and read the state. Raises StoreError.
+        """Merge `watch` with the database, and read the state. Raises StoreError.
 
-        Blocks from height `since` on are searched for new entries. By default, these are all blocks from the start of
-        the wallet's first search on.
+        Blocks from height `since` on are searched for new entries; by default, those from the start of the wallet's
+        first search.
         """
         cursor = store.cursor
         store.attach(watch, since)

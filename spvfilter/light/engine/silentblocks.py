@@ -1,8 +1,8 @@
-"""Silent payments in whole blocks: gets the outputs that each block spends, and searches the block in a thread.
+"""Find silent payments in whole blocks: get the outputs that each block spends, and search the block in a thread.
 
-The outputs come from a source that the user named, such as a node of the user's own. The search waits for them: a block
-counts as searched only once its transactions were judged with all outputs that they spend. If the source fails, the
-client asks it again and again, and its status names the problem.
+The outputs come from a source that the user named, such as the user's own node. The search waits for them: a block
+counts as searched only once its transactions have been checked with all outputs that they spend. If the source fails,
+the client keeps asking it, and its status names the problem.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from spvfilter.silent.scanner import SilentScanner
 from spvfilter.watch.silentsearch import Payment, SilentSearch, scripts_of_record
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-"""Pause before the source is asked again after a failure. It doubles each time (our choice)."""
+"""Seconds before the source is asked again after a failure. The pause doubles each time (our choice)."""
 _Labels = tuple[tuple[str, tuple[int, ...]], ...]
 """The keychains of sp(), and a value that changes with their labels."""
 
 
 class Scanners(NamedTuple):
-    """The keychains of sp(), for a search in a thread."""
+    """The sp() keychains, for a search in a thread."""
 
     names: tuple[str, ...]
     """Their names."""
@@ -49,21 +49,21 @@ class SilentBlock:
     height: int
     hash: bytes
     raw: bytes | None = None
-    """The whole block; None if it has not come, or need not come."""
+    """The whole block; None if it has not arrived or is not needed."""
     filter: bytes | None = None
     """Its compact filter, which is searched in place of the block."""
     judged: _Labels | None = None
-    """The labels that its filter was searched for; None if it was not searched yet."""
+    """The labels that its filter was searched for; None if it was not yet searched."""
     is_paying: bool = False
     """True if its filter matches a script that could be a payment, so that the whole block is needed."""
     task: Task[None] | None = None
     """The task that gets its outputs and searches it."""
     searched: _Labels | None = None
-    """The labels that it was searched for; None if it was not searched yet."""
+    """The labels that it was searched for; None if it was not yet searched."""
     payments: Sequence[Payment] = ()
     """The payments that were found."""
     problem: str | None = None
-    """Why the source has not given its outputs; None if it has, or was not asked yet."""
+    """Why the source has not returned its outputs; None if it has, or was not yet asked."""
 
 
 class SilentBlocks:
@@ -76,7 +76,7 @@ class SilentBlocks:
 
     @property
     def is_needed(self) -> bool:
-        """True if the watch list has a keychain of sp()."""
+        """True if the watch list contains an sp() keychain."""
         return bool(self._context.books.watch.windows.silent)
 
     @property
@@ -86,7 +86,7 @@ class SilentBlocks:
 
     @property
     def reads_all(self) -> bool:
-        """True if all blocks are read, whatever their filters say."""
+        """True if all blocks are read, regardless of their filters."""
         return self.is_needed
 
     @property
@@ -96,17 +96,17 @@ class SilentBlocks:
 
     @property
     def problem(self) -> str | None:
-        """Why the source does not tell what is needed of a block; None if it does."""
+        """Why the source does not supply what is needed for a block; None if it does."""
         return next((block.problem for block in self._blocks.values() if block.problem is not None), None)
 
     def want(self, height: int, block_hash: bytes, raw: bytes) -> None:
-        """Begin to search a block of the best chain that has come whole."""
+        """Start searching a whole block of the best chain that has arrived."""
         if (block := self._begun(height, block_hash)).raw is None:
             block.raw = raw
             self._more.announce()
 
     def judge(self, height: int, block_hash: bytes, filter: bytes) -> None:
-        """Search the filter of a block of the best chain, if that is of use."""
+        """Search the filter of a block of the best chain, if that is useful."""
 
     def judged_to(self, first: int, end: int) -> int:
         """Return the first of some heights whose filter was not searched for all present labels, or `end`."""
@@ -117,7 +117,7 @@ class SilentBlocks:
         return []
 
     def forget_to(self, height: int) -> None:
-        """Let the blocks up to a height go, which are recorded."""
+        """Forget the blocks up to a height, which have been recorded."""
 
     def _begun(self, height: int, block_hash: bytes) -> SilentBlock:
         """Return the search of a block, which begins if it is new."""
@@ -127,18 +127,18 @@ class SilentBlocks:
         return block
 
     def forget(self, block_hash: bytes) -> None:
-        """Let a block go: it is recorded, or is not wanted any more."""
+        """Forget a block that has been recorded or is no longer wanted."""
         block = self._blocks.pop(block_hash, None)
         if block is not None and block.task is not None:
             block.task.cancel()
 
     def forget_above(self, height: int) -> None:
-        """Let the blocks above a height go."""
+        """Forget the blocks above a height."""
         for block in [block for block in self._blocks.values() if block.height > height]:
             self.forget(block.hash)
 
     def settle(self, height: int, block_hash: bytes, raw: bytes) -> bool:
-        """Watch the payments that a block has. Returns False while it is not searched for all present labels."""
+        """Watch the payments in a block. Return False while it has not been searched for all current labels."""
         self.want(height, block_hash, raw)
         block = self._blocks[block_hash]
         if block.searched != self._labels():
@@ -202,7 +202,7 @@ class SilentBlocks:
 
     @staticmethod
     def search(raw: bytes, answer: Any, scanners: Scanners, network: Network, height: int) -> Sequence[Payment]:
-        """Search a block, in a thread. Raises FormatError if the outputs cannot be the spent ones."""
+        """Search a block, in a thread. Raises FormatError if these cannot be the outputs that it spends."""
         scripts = scripts_of_record(raw, answer)
         check_spent(raw, answer, subsidy(network, height))
         search = scanners.made()
@@ -229,10 +229,10 @@ class SilentBlocks:
 
 
 def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:
-    """Check the outputs that a block spends, as far as the block shows them.
+    """Check the outputs that a block spends, as far as the block reveals them.
 
-    No transaction may pay more than it spends, and the coinbase may take only the subsidy and the fees. Outputs of the
-    same block must be equal to those in the block. Raises FormatError.
+    No transaction may pay more than it spends, and the coinbase may take only the subsidy and the fees. Outputs from
+    the same block must match the block. Raises FormatError.
     """
     coins, spans = spent_coins(record[:-HASH_SIZE]), list(walk_block(raw))
     if len(coins) != len(spans) - 1:

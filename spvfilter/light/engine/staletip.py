@@ -1,4 +1,4 @@
-"""Peers that stay behind the best chain, or that may hide new blocks.
+"""Handles peers that stay behind the best chain, or that may hide new blocks.
 
 The engine replaces such a peer if another address can have its slot.
 """
@@ -16,14 +16,14 @@ CATCH_UP_S = 20 * 60.0  # Time for a peer that is behind while another is not (C
 
 
 class StalePeers:
-    """The times since which peers have been behind the best chain.
+    """Since when each peer has been behind the best chain.
 
     A peer that is behind is not a liar. The engine asks it for headers once more, then drops it with a pause, one peer
-    at a time. It has `CATCH_UP_S` to catch up. If no ready peer has the best chain, the client cannot be synced, and
-    the time is `answer_s` of PeerTimeouts.
+    at a time. A peer has `CATCH_UP_S` to catch up, or PeerTimeouts' `answer_s` if no ready peer has the best chain,
+    because the client then cannot be synced.
 
-    A peer that announces no new blocks is not behind the known chain. If no block comes for long, the engine also
-    connects the given addresses in turn, and keeps the peers with the most work.
+    A peer that does not announce new blocks is not behind the known chain. If no block arrives for a long time, the
+    engine also connects to the given addresses in turn, and keeps the peers with the most work.
     """
 
     def __init__(self, context: Context, headers: PeerHeaders) -> None:

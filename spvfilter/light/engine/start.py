@@ -11,8 +11,8 @@ TIMESTAMP_WINDOW_S = 7_200  # A block's time may be wrong by this much.
 class StartHeight:
     """The first block to be searched.
 
-    It is the block at a height or at a birthday (Unix time). With both, the lower one counts. Without either,
-    it is the genesis block.
+    It is the block at a height or at a birthday (Unix time), whichever is lower. Without either, it is the genesis
+    block.
     """
 
     def __init__(self, from_height: int | None = None, birthday: int | None = None) -> None:
@@ -32,7 +32,7 @@ class StartHeight:
     def first(self, chain: HeaderChain) -> int:
         """Return the first height to be searched.
 
-        A block's time at the birthday may be wrong by two hours, and the median of eleven blocks lags.
+        The time of a block at the birthday may be off by two hours, and the median of eleven blocks lags behind.
         """
         if self._birthday is None:
             return self._from_height or 0
@@ -49,7 +49,7 @@ class StartHeight:
     def lower(self, other: StartHeight) -> None:
         """Also search blocks from another start on.
 
-        The height of a birthday may be unknown until all headers have come.
+        The height of a birthday may be unknown until all headers have arrived.
         """
         if not other.is_given or not self.is_given:
             self._from_height, self._birthday = (0 if self.is_given else None), None

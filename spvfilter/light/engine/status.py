@@ -1,4 +1,4 @@
-"""StatusReports: emits Progress, PeerChanged, Synced and warnings, and decides whether the client is synced now."""
+"""StatusReports: emits Progress, PeerChanged, Synced and warnings, and decides whether the client is synced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spvfilter.light.events import PeerChanged, PeerWarning, Phase, Progress, Sy
 from spvfilter.store.searched import Ranges, join
 
 MIN_CLOCKS = 3
-"""Network groups whose clocks may tell that ours is wrong (our choice)."""
+"""Number of network groups whose clocks can show that ours is wrong (our choice)."""
 MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers' clocks, Core timeoffsets.h
 MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
 
@@ -34,7 +34,7 @@ class SyncedReports:
     """Number of events."""
 
     def plus(self, doubt: Ranges, now: float) -> SyncedReports:
-        """Return the events with one more, which is emitted now."""
+        """Return these events with one more, which is emitted now."""
         return SyncedReports(join((*self.doubt, *doubt)), now, self.times + 1)
 
     def next_at(self, doubt: Ranges, timeouts: PeerTimeouts) -> float:
@@ -48,16 +48,16 @@ class SyncedReports:
 
 
 class StatusReports:
-    """Emits Progress, PeerChanged and Synced, and warnings that belong to them.
+    """Emits Progress, PeerChanged and Synced, and related warnings.
 
-    The client is synced if all of this is true:
+    The client is synced if all of the following are true:
 
-    - `Synced` was emitted for the tip of the best chain, and the search has not gone back since.
+    - `Synced` was emitted for the tip of the best chain, and the search has not moved back since.
     - A ready peer has the tip. Headers of a better chain would have changed the tip.
     - This peer has sent a message within `PeerTimeouts.silence_s`.
 
-    The age of the last block plays no part. Once the last such peer has left, `Synced` is emitted again for the same
-    tip when a peer confirms it.
+    The age of the last block does not matter. If the last such peer leaves, `Synced` is emitted again for the same tip
+    once a peer confirms it.
     """
 
     def __init__(self, context: Context, headers: PeerHeaders, coverage: Coverage) -> None:
@@ -80,7 +80,7 @@ class StatusReports:
 
     @property
     def synced(self) -> bytes | None:
-        """Block hash of the last Synced event, until blocks are searched again."""
+        """Block hash of the last Synced event; reset when blocks are searched again."""
         return None if self.told is None else self.told.hash
 
     def is_synced(self, now: Instant) -> bool:
@@ -95,13 +95,13 @@ class StatusReports:
         return not self._headers.is_behind(peer) and peer.quiet_for(now) < self._context.options.timeouts.silence_s
 
     def unsynced(self) -> None:
-        """Emit Synced again once all blocks are searched, even for the same tip."""
+        """Emit Synced again once all blocks have been searched, even for the same tip."""
         self.told = None
 
     def look_back(self) -> None:
-        """Call for another Synced event if the last one is no longer true.
+        """Require another Synced event if the last one is no longer true.
 
-        Either blocks below the tip are searched again, for example after a lie, or no peer confirms the tip.
+        That is, blocks below the tip are being searched again, for example after a lie, or no peer confirms the tip.
         """
         context = self._context
         if self.synced == context.chain.tip_hash and context.books.cursor < context.chain.height:
@@ -151,7 +151,7 @@ class StatusReports:
             self._first = cursor + 1
 
     def follow(self, peer: Peer | None) -> None:
-        """Report the peer from which blocks come now."""
+        """Report the peer that blocks now come from."""
         if peer is self._followed:
             return
         self._followed = peer
@@ -162,7 +162,7 @@ class StatusReports:
 
     @property
     def followed(self) -> Peer | None:
-        """The peer from which blocks come, as last reported."""
+        """The peer last reported as the source of blocks."""
         return self._followed
 
     # Synced
@@ -170,7 +170,7 @@ class StatusReports:
     def may_say_synced(self) -> bool:
         """Return True if nothing prevents Synced.
 
-        Every block is searched, the peers have answered, the clock is right, and a peer has the tip.
+        That is, every block has been searched, the peers have answered, the clock is right, and a peer has the tip.
         """
         context, chain = self._context, self._context.chain
         if context.books.cursor < chain.height or context.is_held:
@@ -185,7 +185,7 @@ class StatusReports:
     def awaits_others(self) -> bool:
         """Return True if a peer may still answer with its headers.
 
-        Peers have `PeerTimeouts.stall_s` for it after a new tip, a corrected clock, or the return of peers.
+        They have `PeerTimeouts.stall_s` to do so after a new tip, a corrected clock, or the return of peers.
         """
         now, chain = self._context.now.monotonic, self._context.chain
         if chain.tip_hash != self._tip:
@@ -199,7 +199,7 @@ class StatusReports:
         )
 
     def somebody_has_tip(self) -> bool:
-        """Return True if a ready peer has the tip of the best chain. Otherwise warn after `PeerTimeouts.stall_s`."""
+        """Return True if a ready peer has the tip of the best chain. Otherwise, warn after `PeerTimeouts.stall_s`."""
         context, now = self._context, self._context.now.monotonic
         ready = context.pool.ready()
         if any(not self._headers.is_behind(peer) for peer in ready):
@@ -213,10 +213,10 @@ class StatusReports:
         return False
 
     def clock_is_right(self) -> bool:
-        """Return False if the median of the clocks of three network groups or more is far from ours, and warn.
+        """Return False, and warn, if the median clock of three or more network groups is far from ours.
 
-        Each group votes with the clock nearest to ours. With an even number of groups, the middle clock nearer to ours
-        is the median. A single peer with a different clock gets a warning: headers are judged by our clock.
+        Each group votes with the clock closest to ours. If their number is even, the median is the middle clock closer
+        to ours. A single peer with a different clock causes a warning, because headers are judged by our clock.
         """
         now, peers = self._context.now, self._context.pool.connected()
         off = {peer: peer.clock_ahead(now) + now.monotonic - now.wall for peer in peers}
@@ -261,7 +261,7 @@ class StatusReports:
     def is_synced_due(self) -> bool:
         """True if Synced is to be emitted.
 
-        Either it was not emitted for the tip, or no peer confirmed the tip in between, or another dispute is to be
+        That is, it was not emitted for the tip, no peer confirmed the tip in between, or another dispute is to be
         reported now.
         """
         is_new = self.synced != self._context.chain.tip_hash or not self._is_confirmed
@@ -269,7 +269,7 @@ class StatusReports:
 
     @property
     def next_at(self) -> float:
-        """When the next pause before a Synced event ends (monotonic seconds); infinity if there is none."""
+        """When the current pause before a Synced event ends (monotonic seconds); infinity if there is none."""
         at = self._again_at() if self.synced == self._context.chain.tip_hash else inf
         return at if at > self._context.now.monotonic else inf
 
@@ -283,7 +283,7 @@ class StatusReports:
         """Emit Synced for the tip if it is due.
 
         Args:
-            peers: Peers that the result relies on. At least one of them must confirm the tip.
+            peers: Peers that the result relies on, at least one of which must confirm the tip.
             proven: True if the peers serve compact filters.
         """
         context, chain = self._context, self._context.chain

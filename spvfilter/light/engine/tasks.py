@@ -1,13 +1,13 @@
-"""Tasks: the engine's stories as coroutines, which read from top to bottom and run in virtual time.
+"""Tasks: the engine's stories as coroutines that read from top to bottom and run in virtual time.
 
 A task stops only at `await`, and only for a Wait: an answer, a durable commit, a moment, a change that somebody
 announces, or the end of another task. A Wait comes once, with a value or with an error, which the `await` raises.
 
-The engine gives an input to the Waits that it belongs to. Then it calls `run`, which continues each task whose Wait has
-come, in the order in which the Waits came. Nothing else runs tasks, so the same inputs give the same effects.
+The engine passes an input to the Waits that it concerns. Then it calls `run`, which continues each task whose Wait has
+come, in the order in which the Waits came. Nothing else runs tasks, so the same inputs always lead to the same effects.
 
-A cancelled task ends at the `await` where it stands. Its `finally` and `with` blocks run immediately, and may not
-await. A scope cancels the tasks that were begun in it, so no task outlives the block that needed it.
+A cancelled task ends at its current `await`. Its `finally` and `with` blocks run immediately, and must not await. A
+scope cancels the tasks that were begun in it, so a task never outlives the block that needed it.
 
 This is not asyncio: a task that awaits a coroutine of asyncio fails.
 """
@@ -28,13 +28,13 @@ Story = Callable[[], Coroutine[Any, Any, T]]
 """A function that returns the coroutine of a task. It is called when the task first runs."""
 
 MAX_STEPS = 1_000
-"""Steps of tasks in one call of `run`. The next call continues with the others (our choice)."""
+"""Largest number of task steps in one call of `run`; the next call continues (our choice)."""
 _SPARE_MOMENTS = 64
 """Planned moments that nobody awaits, beyond which they are removed (our choice)."""
 
 
 class StoppedError(Exception):
-    """The task whose result is awaited was cancelled."""
+    """An awaited task was cancelled."""
 
 
 class Wait(Generic[T]):
@@ -74,20 +74,20 @@ class Wait(Generic[T]):
         self._come(None, error)
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call a function when the value or the error comes, or now if it has come."""
+        """Call a function when the value or the error comes, or now if it already has."""
         if self.is_done:
             call()
         else:
             self._calls.append(call)
 
     def forget(self, call: Callable[[], object]) -> None:
-        """Take back `then`."""
+        """Undo `then`."""
         if call in self._calls:
             self._calls.remove(call)
 
     @property
     def is_awaited(self) -> bool:
-        """True if somebody waits for it. Otherwise it need not come."""
+        """True if anything waits for it. Otherwise, it need not come."""
         return bool(self._calls)
 
     def _come(self, value: T | None, error: Exception | None) -> None:
@@ -109,14 +109,14 @@ class First(Wait[None]):
         """The Waits of which the first one counts."""
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call a function when one of them comes, or now if one has come."""
+        """Call a function when one of them comes, or now if one already has."""
         for wait in () if self.is_awaited else self.waits:
             if not self.is_done:
                 wait.then(self._one_came)
         super().then(call)
 
     def forget(self, call: Callable[[], object]) -> None:
-        """Take back `then`."""
+        """Undo `then`."""
         super().forget(call)
         if not self.is_awaited:
             self._let_go()
@@ -131,7 +131,7 @@ class First(Wait[None]):
 
 
 class Moment(Wait[None]):
-    """A moment in time. It comes in the first step at or after it, and only while somebody waits for it."""
+    """A moment in time. It comes in the first step at or after it, if anything is waiting for it."""
 
     __slots__ = ("_tasks", "at", "is_planned")
 
@@ -151,7 +151,7 @@ class Moment(Wait[None]):
 
 
 class Change:
-    """A change that tasks wait for, and that somebody announces. It may happen many times."""
+    """A change that tasks wait for, and that is announced. It may happen many times."""
 
     def __init__(self, what: str) -> None:
         self.what: str = what
@@ -159,18 +159,18 @@ class Change:
         """Waits for an announcement, the longest waiting first."""
 
     def next(self) -> Announced[bool]:
-        """Wait for the next announcement after the `await` begins."""
+        """Wait for the next announcement."""
         return self.until(lambda: True)
 
     def until(self, find: Callable[[], T | None]) -> Announced[T]:
-        """Wait for the first announcement after the `await` begins at which `find` returns neither None nor False.
+        """Wait for the next announcement at which `find` returns neither None nor False.
 
-        The value is what `find` returns. `find` only looks: it is called at any announcement, and changes nothing.
+        The value is the result of `find`, which is called at any announcement and must not change anything.
         """
         return Announced(self, find)
 
     def announce(self) -> None:
-        """Say that the change has happened, and ask each waiter whether it may continue."""
+        """Announce that the change has happened, and ask each waiter whether it may continue."""
         for wait in list(self.waiting):
             if wait.is_awaited and (found := wait.find()) is not None and found is not False:
                 wait.forget_change()
@@ -178,7 +178,7 @@ class Change:
 
 
 class Announced(Wait[T]):
-    """An announcement of a Change that somebody waits for."""
+    """An awaited announcement of a Change."""
 
     __slots__ = ("_change", "find")
 
@@ -195,7 +195,7 @@ class Announced(Wait[T]):
             self._change.waiting[self] = None
 
     def forget(self, call: Callable[[], object]) -> None:
-        """Take back `then`."""
+        """Undo `then`."""
         super().forget(call)
         if not self.is_awaited:
             self.forget_change()
@@ -211,7 +211,7 @@ class Announced(Wait[T]):
 
 
 class Task(Wait[T]):
-    """A story that runs. It is a Wait for its result."""
+    """A running story, which is also a Wait for its result."""
 
     __slots__ = (
         "_coroutine",
@@ -244,7 +244,7 @@ class Task(Wait[T]):
         """Number of shielded blocks in which it is."""
 
     def cancel(self) -> None:
-        """End the task where it waits. If it runs or is shielded, it ends at its next `await` without a shield."""
+        """End the task where it waits. If it is running or shielded, it ends at its next unshielded `await`."""
         if self.is_done:
             return
         self.is_stopping = self.is_running or self.shields > 0
@@ -293,7 +293,7 @@ class Task(Wait[T]):
 
 
 class Scope:
-    """The tasks that were begun in a `with` block. Its end cancels each task that has not ended."""
+    """The tasks that were begun in a `with` block. At its end, the remaining ones are cancelled."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -311,7 +311,7 @@ class Scope:
                 child.result()
 
     def begin(self, story: Story[T], what: str) -> Task[T]:
-        """Begin a task. Its error is raised where it is awaited, or else at the end of the block."""
+        """Begin a task. Its error is raised where it is awaited, otherwise at the end of the block."""
         child = self._tasks.begin(story, what, lambda error: None)
         self._children.append(child)
         return child
@@ -334,7 +334,7 @@ class Tasks:
         self._most_moments = _SPARE_MOMENTS
 
     def begin(self, story: Story[T], what: str, failed: Callable[[Exception], object] | None = None) -> Task[T]:
-        """Begin a task at the next `run`. `failed` is called with an error of the task that no other task awaits."""
+        """Begin a task at the next `run`. `failed` is called with its error if no other task awaits it."""
         task = Task(self, story, what, failed)
         self.all[task] = None
         self.ready.append(task)
@@ -346,7 +346,7 @@ class Tasks:
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Cancel the running task only after this block, such as after a write to the books and what follows it."""
+        """Context manager: defer cancellation of the running task to the end of the block, which may write."""
         assert self.current is not None
         task = self.current
         task.shields += 1
@@ -358,11 +358,11 @@ class Tasks:
     # Time
 
     def at(self, moment: float) -> Moment:
-        """Wait for a moment (monotonic seconds). A moment that has passed comes in the next step."""
+        """Wait for a moment (monotonic seconds). A past one comes in the next step."""
         return Moment(self, moment)
 
     async def within(self, seconds: float, story: Story[T], what: str) -> T:
-        """Return the result of a task, which gets this much time. Raises TimeoutError."""
+        """Return the result of a task within a time limit. Raises TimeoutError."""
         with self.scope() as scope:
             task = scope.begin(story, what)
             await First(task, self.at(self.now + seconds))
@@ -371,7 +371,7 @@ class Tasks:
             return task.result()
 
     def plan(self, moment: Moment) -> None:
-        """Let an awaited moment come when it is time."""
+        """Plan for an awaited moment to come in time."""
         if len(self._moments) >= self._most_moments:  # a task may wait with a timeout again and again
             for *_, each in self._moments:
                 each.is_planned = each.is_awaited
@@ -402,7 +402,7 @@ class Tasks:
     # Steps
 
     def run(self) -> None:
-        """Continue the tasks whose Wait has come, until none is left or the call has done enough."""
+        """Continue the tasks whose Wait has come, until none are left or the call has done enough."""
         if self.current is not None:
             return  # called by a task: the tasks that it made ready run after its step
         for _ in range(MAX_STEPS):
@@ -411,7 +411,7 @@ class Tasks:
             self.ready.popleft().step()
 
     def lines(self) -> Iterator[str]:
-        """Say in words of each task what it waits for, and since when. Children are indented."""
+        """Describe what each task is waiting for, and since when. Children are indented."""
         for task in self.all:
             depth, parent = 0, task.parent
             while parent is not None:

@@ -31,16 +31,16 @@ class Timers:
         return inf if self._wake_at is None else self._wake_at
 
     def forget(self) -> None:
-        """Another request has taken the place of the requested tick."""
+        """Forget the requested tick, which another request has replaced."""
         self._wake_at = None
 
     def rang(self) -> None:
-        """The time of the requested tick has come."""
+        """Note that the time of the requested tick has come."""
         self._wake_at = None
         self._ticks += 1
 
     def stirred(self) -> None:
-        """An input other than a tick has come."""
+        """Note an input other than a tick."""
         self._ticks = 0
 
     def is_expiry_due(self, now: float) -> bool:
@@ -51,11 +51,11 @@ class Timers:
         return True
 
     def expire_again(self) -> None:
-        """Check again at the next tick, since one check drops only a few transactions."""
+        """Check again at the next tick, because one check drops only a few transactions."""
         self._expiry_at = 0.0
 
     def set(self, context: Context, also_at: float, *, is_done: bool) -> None:
-        """Request the next tick. Another part of the engine needs one at `also_at`."""
+        """Request the next tick, which another part of the engine needs by `also_at`."""
         now, timeouts = context.now.monotonic, context.options.timeouts
         at = now + _IDLE_S
         peers = list(context.pool)

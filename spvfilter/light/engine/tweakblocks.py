@@ -1,7 +1,7 @@
-"""Silent payments by the tweaks of a server: gets the tweaks of each block, and searches the filter for their scripts.
+"""Find silent payments by a server's tweaks: get the tweaks of each block, and search its filter for their scripts.
 
-A block whose filter matches is fetched whole and searched. The server learns no key. It can hide a payment: nothing
-proves that it gave all tweaks of a block. Its block hash must be that of our best chain.
+A block whose filter matches is fetched whole and searched. The server does not learn any key, but it can hide a
+payment, because nothing proves that it returned all tweaks of a block. Its block hash must be in our best chain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TWEAK_SIZE = 33
 
 
 class TweakBlocks(SilentBlocks):
-    """The blocks whose tweaks are asked for, by hash."""
+    """The blocks whose tweaks are requested, by hash."""
 
     @property
     def ahead(self) -> int:
@@ -46,7 +46,7 @@ class TweakBlocks(SilentBlocks):
         return self._context.options.tweak_source
 
     def judge(self, height: int, block_hash: bytes, filter: bytes) -> None:
-        """Begin to search the filter of a block of the best chain."""
+        """Start searching the filter of a block of the best chain."""
         if block_hash not in self._blocks:
             self._begun(height, block_hash).filter = filter
 
@@ -71,7 +71,7 @@ class TweakBlocks(SilentBlocks):
         )
 
     def forget_to(self, height: int) -> None:
-        """Let the blocks up to a height go, which are recorded."""
+        """Forget the blocks up to a height, which have been recorded."""
         for block in [block for block in self._blocks.values() if block.height <= height]:
             self.forget(block.hash)
 

@@ -1,13 +1,13 @@
-"""Verdicts: which of two filters of one block is false, judged by the block itself.
+"""Verdicts: which of two filters for the same block is false, judged by the block itself.
 
-A verdict needs the block and both filters. A filter is false only if the block proves it, in one of these ways:
+A verdict needs the block and both filters. A filter is false only if the block proves it in one of these ways:
 
 - An output script is missing.
 - A script that is known to be spent is missing.
 - There are too many elements.
 
-Otherwise both filters remain possible, and no peer is banned. The same holds if no connected peer has the block any
-more.
+Otherwise, both filters remain possible, and no peer is banned. The same applies if no connected peer has the block any
+longer.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Case:
     """The peer's filter header."""
     opened: float
     since: float = -inf
-    """When a peer that has the block was last connected (monotonic seconds)."""
+    """When a peer with the block was last connected (monotonic seconds)."""
     block: Wait[bytes] = field(default_factory=lambda: Wait("the disputed block"))
     moved: Change = field(default_factory=lambda: Change("a peer that may decide a dispute"))
-    """Peers, blocks or answers have come or gone."""
+    """Announced when peers, blocks or answers have come or gone."""
     task: Task[Found] | None = None
     supporters_asked: set[Peer] = field(default_factory=set)
     is_read: bool = False
-    """True if the database was asked for our filter."""
+    """True if the database has been asked for our filter."""
 
 
 class Verdicts:
@@ -83,7 +83,7 @@ class Verdicts:
         return peer in self._cases
 
     def lacks_block(self, peer: Peer) -> bool:
-        """True if a filter of this peer cannot be judged yet: no prompt peer has the block."""
+        """True if a filter of this peer cannot be judged yet, because no prompt peer has the block."""
         case = self._cases.get(peer)
         return case is not None and not case.block.is_done and not self._blocks.is_to_be_had(case.height, at_once=True)
 
@@ -107,7 +107,7 @@ class Verdicts:
         return [case.peer for case in closed]
 
     async def judge(self, case: Case) -> Found | None:
-        """Return the outcome, and why a filter is false. None if the block or our filter header has changed since."""
+        """Return the outcome, and why a filter is false. None if the block or our filter header has since changed."""
         with self._context.tasks.scope() as scope:
             self._cases[case.peer] = case
             case.task = scope.begin(partial(self._judge, case), f"judge the filters of block {case.height}")

@@ -1,7 +1,7 @@
-"""Changes of the watch list and of the searched blocks while the client runs.
+"""Changes to the watch list and the searched blocks while the client runs.
 
-A task makes them one by one. Each is stored before it takes effect. From the write to the watch list, a change is
-shielded from cancellation, and no block is searched.
+A task makes them one by one. Each is stored before it takes effect. From the moment that it is written until the watch
+list has it, a change is shielded from cancellation, and no block is searched.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class WatchChanges:
         self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
-        """A run begins. If its start is below that of the wallet's first search, also search blocks from there on."""
+        """Begin a run. If its start is below that of the wallet's first search, also search blocks from there on."""
         books = self._context.books
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)

@@ -1,9 +1,10 @@
-"""Growth of keychains' windows: after a confirmed use or a reveal, the client stores and watches new scripts.
+"""Growth of keychains' windows: after a confirmed payment or a reveal, the client stores and watches new scripts.
 
 It then searches blocks again for the new scripts.
 
-A thread derives the scripts, since a thousand take a twentieth of a second. Until they are watched, the client records
-no block. `Synced` therefore says that every block was searched for all scripts of the windows, in any order of uses.
+A thread derives the scripts, because a thousand take a twentieth of a second. Until they are watched, the client does
+not record blocks, so `Synced` means that every block was searched for all scripts in the windows, whatever the order of
+payments.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class WindowGrowth:
         self._task = self._begin()
 
     def advance(self) -> None:
-        """Begin if a window must move, and entries are not being stored."""
+        """Start if a window must move and no entries are being stored."""
         if self._task.is_done:
             self._task = self._begin()
         self._context.tasks.run()
@@ -175,7 +176,7 @@ def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[in
 def start_of(books: Books, keychain: Keychain) -> int:
     """Return the lowest block to search for all scripts of a keychain.
 
-    It is the start of the wallet, or a lower block that was searched for the keychain: its account may be older.
+    It is the start of the wallet, or a lower block that was searched for the keychain, whose account may be older.
     """
     start, entry = books.blocks.start or 0, books.watch.table.find(EntryKind.SCRIPT, keychain.scripts(0)[0])
     ranges = () if entry == NO_ENTRY else books.blocks.ranges_of(books.entries.ids[entry])
@@ -184,7 +185,7 @@ def start_of(books: Books, keychain: Keychain) -> int:
 
 
 def fits(watch: TxOutIndex, scripts: int, options: Options) -> bool:
-    """Return True if the filters of the mode have room for that many more scripts without a higher rate."""
+    """Return True if the mode's filters have room for that many more scripts at the same rate."""
     return (
         options.mode is not Mode.BIP37
         or not watch.keychains
@@ -195,8 +196,8 @@ def fits(watch: TxOutIndex, scripts: int, options: Options) -> bool:
 def extend(watch: WatchList, options: Options, settled: Collection[str] = ()) -> bool:
     """Extend windows before a run, and return True if a window has moved.
 
-    The windows reach one lookahead beyond their required ends, if the filters of the mode have room for the scripts. An
-    earlier run has already extended the keychains whose names are in `settled`. Their windows move only if they must.
+    The windows reach one lookahead beyond their required ends if the mode's filters have room for the scripts.
+    Keychains named in `settled` were already extended by an earlier run, so their windows move only if they must.
 
     Raises KeychainError.
     """
