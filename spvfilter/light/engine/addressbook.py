@@ -97,8 +97,8 @@ class AddressBook:
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self.entries: dict[str, KnownAddress] = {}
         self._hopes: dict[str, None] = {}  # addresses that may serve compact filters
-        self.new = _Table()
-        self.tried = _Table()
+        self.new: _Table = _Table()
+        self.tried: _Table = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
         # Connected addresses whose place in the table of tried addresses is in use, and since when they wait.
         self.rivals: dict[str, float] = {}

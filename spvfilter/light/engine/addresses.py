@@ -133,7 +133,7 @@ class Discovery:
         self.want(0 if options.mode is Mode.BIP37 else _COMPACT_FILTERS)
         self._chain = chain
         self._random = random
-        self.anchors = list(anchors)[:MAX_ANCHORS]
+        self.anchors: list[str] = list(anchors)[:MAX_ANCHORS]
         self._written = list(self.anchors)
         self._connect_rate = ConnectRate()
         self._seeds = Seeds()
