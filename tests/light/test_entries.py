@@ -306,7 +306,7 @@ async def test_a_watch_list_in_use_refuses_additions() -> None:
                     (watch.add_entry, (EntryKind.SCRIPT, b"\x51")),
                 ]
                 for call, arguments in calls:
-                    with pytest.raises(WatchListInUseError, match="client's own"):
+                    with pytest.raises(WatchListInUseError, match="call the client's add_"):
                         call(*arguments)
             assert given == before
             await run.client.add_addresses([(script_to_address(FOREIGN.script_pubkey, REGTEST) or "", "new")])

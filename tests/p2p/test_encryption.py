@@ -102,7 +102,9 @@ async def test_the_policy_decides_the_transport(policy: V2Policy, settings: Sett
 
 async def test_a_required_encryption_never_falls_back() -> None:
     async with Node(settings=PLAIN) as node:
-        with pytest.raises(SessionError, match=r"before its first byte: it has no v2 transport \(BIP-324\)") as told:
+        with pytest.raises(
+            SessionError, match=r"before its first byte: it does not support v2 transport \(BIP-324\)"
+        ) as told:
             await opened(to(node), V2Policy.REQUIRE)
         assert told.value.cause == Cause.NO_V2
         assert node.responders == []

@@ -42,7 +42,7 @@ def test_line_that_derives_too_many_keys_is_refused_at_once(tmp_path: Path) -> N
     line, message = problem(tmp_path, "# a comment", f"keychain:0:10000000:tr({KEY}/0/*,multi_a(2,{keys}))")
     assert line == 2
     assert "needs 3,010,000,000 key derivations" in message
-    assert "expected at most 10,000,000" in message
+    assert "but at most 10,000,000 are allowed" in message
     assert "--max-derivations" in message
 
 

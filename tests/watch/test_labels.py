@@ -64,7 +64,7 @@ def records(draw: st.DrawFn) -> Label:
     try:
         return Label(kind, ref, draw(st.none() | text), draw(st.none() | words), spendable, other)
     except ParameterError as error:
-        assume("looks like it has a private key" not in str(error))
+        assume("looks like it contains a private key" not in str(error))
         raise
 
 
@@ -127,16 +127,16 @@ FAULTS = [
     (b'{"type":"a\\u0000","ref":"x"}', "'type' must be printable text"),
     (b'{"type":"output","ref":"%b"}' % TXID.encode(), "TXID:INDEX"),
     (b'{"type":"input","ref":"%b:4294967296"}' % TXID.encode(), "output index"),
-    (b'{"type":"pubkey","ref":"05"}', "public key has"),
+    (b'{"type":"pubkey","ref":"05"}', "a public key is 64"),
     (b'{"type":"x","ref":"x","label":7}', "'label' must be text, not int"),
     (b'{"type":"x","ref":"x","label":"a\\u0000b"}', "surrogates or NUL"),
     (b'{"type":"x","ref":"x","label":"\\ud800"}', "surrogates"),
     (b'{"type":"x","ref":"x","origin":""}', "'origin' must be printable text"),
-    (b'{"type":"output","ref":"%b:0","spendable":"no"}' % TXID.encode(), "'spendable' is true or false"),
+    (b'{"type":"output","ref":"%b:0","spendable":"no"}' % TXID.encode(), "'spendable' must be true or false"),
     (b'{"type":"x","ref":"x","height":NaN}', "not JSON"),
     (b'{"type":"x","ref":"x","height":1e999}', "extra field"),
     (b'{"type":"x","ref":"x","note":"\\udfff"}', "extra field"),
-    (b'{"type":"x","ref":"x","label":"%b"}' % (b"a" * MAX_LINE), "expected at most 100,000"),
+    (b'{"type":"x","ref":"x","label":"%b"}' % (b"a" * MAX_LINE), "at most 100,000 bytes"),
     (b'{"type":"xpub","ref":"%b"}' % XPRV.encode(), "private key"),
     (b'{"type":"tx","ref":"%b","label":"my key: %b"}' % (TXID.encode(), XPRV.encode()), "private key"),
     (b'{"type":"tx","ref":"%b","note":["%b"]}' % (TXID.encode(), WIF.encode()), "private key"),
@@ -183,5 +183,5 @@ def test_constructed_label_is_checked() -> None:
         Label("tx", TXID, spendable=False)
     with pytest.raises(ParameterError, match="extra field"):
         Label("tx", TXID, other={"x": object()})
-    with pytest.raises(ParameterError, match=r"has 100,0\d\d bytes"):
+    with pytest.raises(ParameterError, match=r"bytes long, not 100,0\d\d"):
         Label("tx", TXID, other={"further": "a" * MAX_LINE})
