@@ -224,7 +224,7 @@ def test_a_wrong_network_is_named_without_the_key(run: Any, tmp_path: Path, watc
     folder = SilentChain(Wallet(network=REGTEST)).write(tmp_path / "blocks")
     ran = run("scan", folder, "--watch", watch_file, "--network", "mainnet")
     assert ran.code == 2
-    assert "not of mainnet" in ran.err
+    assert "not for mainnet" in ran.err
     assert Wallet(network=REGTEST).scan_text not in ran.err
 
 

@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     ),
     "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "must have network IPV4"),
     # each is a bad value, and refused
-    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, IPV4 has 4"),  # type: ignore[dict-item]
+    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, but IPV4 takes 4"),  # type: ignore[dict-item]
     # each is a bad value, and refused
     "unknown address": (PeerAddress, (0, 0, 99, bytes(513), 1), "address: 513 bytes, at most 512"),  # type: ignore[dict-item]
     # each is a bad value, and refused
