@@ -935,7 +935,7 @@ def a_restart_forgets_own_transactions() -> list[Change]:
     return [(Broadcaster, "start", _nothing), (Broadcaster, "look", _nothing)]
 
 
-@bug(Mode.COMPACT, kinds=("user",), seed=14)
+@bug(Mode.COMPACT, kinds=("user",), seed=118)
 def a_replaced_transaction_is_served() -> list[Change]:
     true = Broadcaster.serve
 
