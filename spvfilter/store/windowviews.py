@@ -409,7 +409,7 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
 
 
 class EntryPlaces:
-    """The keychains and the indexes of entries. After many look-ups, it reads all runs at once."""
+    """The keychains and the indexes of entries. After many look-ups, it reads all runs together."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
