@@ -7,7 +7,7 @@ from math import inf
 SHARE = 0.025
 """Share of a processor that one network group's transactions may take (our choice)."""
 AHEAD_S = 60.0
-"""Largest share of time, in seconds, that a group saves up while it rests and may then use (our choice)."""
+"""Seconds of its share that an idle group may use in one go, and the longest that it must rest (our choice)."""
 _MOST = 1_000  # Groups that are remembered (our choice). Only groups that rest matter.
 
 
