@@ -370,7 +370,7 @@ class TxGraph:
         for txid, record in self._records.items():
             if txid not in done and not record.is_anchored(best_chain):
                 component = self.component(txid, best_chain)
-                done |= component.records.keys()
+                done.update(component.records)
                 yield component
 
     def links(self, record: TxRecord) -> list[bytes]:
