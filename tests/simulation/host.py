@@ -123,7 +123,7 @@ class Process:
         hear: Callable[[Process, Event], None],
         ended: Callable[[Process, Exception], None],
         overhear: Callable[[str, Message], None],
-        sent: Callable[[Message, bool], None],
+        sent: Callable[[int, Message, bool], None],
         answered: Callable[[int, object], None],
         is_prompt: bool,
         give: Callable[[WatchList], None],
@@ -299,7 +299,7 @@ class Process:
         match effect:
             case Send(peer, message):
                 if (connection := self._ready(peer)) is not None:
-                    self._sent(message, peer in self.private)
+                    self._sent(peer, message, peer in self.private)
                     if peer in self.private and not isinstance(message, Inv | Tx):
                         raise Violation("quiet", f"a private connection is sent {message}")
                     connection.send(message)

@@ -246,9 +246,9 @@ class World:
         self.agreed.heard(host, message)
         self.fetched.heard(message)
 
-    def _sent(self, message: Message, is_private: bool) -> None:
+    def _sent(self, peer: int, message: Message, is_private: bool) -> None:
         self.privacy.sent(message)
-        self.fetched.sent(message)
+        self.fetched.sent(peer, message)
         if self.user is not None:
             self.user.announced(message, is_private=is_private)
 

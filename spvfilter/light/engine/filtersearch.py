@@ -64,8 +64,6 @@ class _Part:
     asked: set[Peer] = field(default_factory=set)
     asked_at: float = 0.0
     """When a peer was last asked."""
-    raws: dict[bytes, bytes] = field(default_factory=dict)
-    """Candidates that have come, by hash."""
     moved: Change = field(default_factory=lambda: Change("filters, or more scripts to match them with"))
     task: Task[None] | None = None
     """Gets the filters and matches them."""
@@ -99,6 +97,7 @@ class FilterSearch:
         self.scripts: FilterScripts = FilterScripts(context.books)
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
+        self._raws: dict[int, bytes] = {}  # candidates of the best chain that have come, by height
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters
         self._large: Task[None] | None = None  # records a large block
         context.pool.on_gone(self._gone)
@@ -113,17 +112,19 @@ class FilterSearch:
         while self._parts and self._parts[-1].last > height:
             self._end(self._parts.pop())
         self._next = self._parts[-1].last + 1 if self._parts else 0
+        self._raws = {each: raw for each, raw in self._raws.items() if each <= height}
         self._blocks.disconnect_to(height)
         self._silent.forget_above(height)
 
     def entries_removed(self, change: Renumbering) -> None:
         """Match all wanted scripts again, after the watch list has lost entries."""
         self.scripts.entries_removed(change)
-        self.pause()
+        self._drop_parts()
 
     def pause(self) -> None:
         """Cancel requests under way, since blocks are now searched by BIP-37."""
         self._drop_parts()
+        self._raws.clear()
 
     def _drop_parts(self) -> None:
         while self._parts:
@@ -157,6 +158,7 @@ class FilterSearch:
         cursor = self._context.books.cursor
         while self._parts and self._parts[0].last <= cursor:
             self._end(self._parts.popleft())
+        self._raws = {each: raw for each, raw in self._raws.items() if each > cursor}
         if self._parts and not self._parts[0].first <= cursor + 1:  # the cursor was moved back
             self._drop_parts()
         self._fill()
@@ -318,13 +320,15 @@ class FilterSearch:
                 if ahead > _AHEAD:
                     return
                 block_hash = part.hashes[height - part.first]
-                if block_hash not in part.raws and not self._blocks.is_wanted(block_hash):
-                    self._blocks.want(height, block_hash, partial(self._block_came, part, block_hash))
+                if height not in self._raws and not self._blocks.is_wanted(block_hash):
+                    self._blocks.want(height, block_hash, partial(self._block_came, height, block_hash))
 
-    def _block_came(self, part: _Part, block_hash: bytes, raw: bytes) -> None:
-        part.raws[block_hash] = raw
+    def _block_came(self, height: int, block_hash: bytes, raw: bytes) -> None:
+        if not self._parts:
+            return  # blocks are now searched by BIP-37
+        self._raws[height] = raw
         if self._silent.is_needed:
-            self._silent.want(part.first + part.hashes.index(block_hash), block_hash, raw)
+            self._silent.want(height, block_hash, raw)
         self._context.changed()
 
     # Recording
@@ -365,7 +369,7 @@ class FilterSearch:
                 )
                 continue
             block_hash = part.hashes[height - part.first]
-            raw = part.raws.get(block_hash)
+            raw = self._raws.get(height)
             if raw is None or (self._silent.is_needed and not self._silent.settle(height, block_hash, raw)):
                 return False
             time = int.from_bytes(raw[68:72], "little")
@@ -412,7 +416,7 @@ class FilterSearch:
     def _connecting(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
         events = yield from self._context.books.connect_in_parts(block, hits)
         yield from self._context.out.emit_in_parts(events)
-        part.raws.pop(block.hash, None)
+        self._raws.pop(block.height, None)
         self._silent.forget(block.hash)
         for hit in hits:
             self.scripts.add(hit.script)

@@ -37,9 +37,9 @@ def sent(world: Stage) -> list[Message]:
     """Collect what the client sends from now on."""
     messages, before = list[Message](), world._sent
 
-    def collect(message: Message, is_private: bool) -> None:
+    def collect(peer: int, message: Message, is_private: bool) -> None:
         messages.append(message)
-        before(message, is_private)
+        before(peer, message, is_private)
 
     world._sent = collect  # type: ignore[method-assign]
     return messages
