@@ -6,6 +6,7 @@ import reprlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import gmtime
 from typing import Protocol, Self, SupportsBytes
 
 from spvfilter._arguments import named
@@ -92,6 +93,12 @@ def hash_of(value: bytes | str, name: str) -> bytes:
     if not isinstance(value, bytes) or len(value) != 32:
         raise ParameterError(f"a {name} must be 32 bytes or 64 hex digits, not {reprlib.repr(value)}")
     return value
+
+
+def utc_of(seconds: int) -> str:
+    """Return a Unix time as text, such as "2024-01-31T00:00:00Z"."""
+    year, month, day, hour, minute, second, *_ = gmtime(seconds)
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
 
 
 def compact_size(value: int) -> bytes:

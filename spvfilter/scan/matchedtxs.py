@@ -28,11 +28,11 @@ from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable, column_lines
 from spvfilter.kernel.blocktables import HEX, ColumnBuffers, Layout
-from spvfilter.primitives import hash_from_hex, hash_to_hex
+from spvfilter.primitives import hash_from_hex, hash_to_hex, utc_of
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
 from spvfilter.scan.exporttables import array_of, pyarrow
-from spvfilter.scan.merge import ACCOUNT, CSV, JSON_LINES, in_threads
+from spvfilter.scan.merge import ACCOUNT, CSV, JSON_LINES, csv_columns, in_threads
 from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, parquet_writer
 from spvfilter.scan.partcolumns import Columns, LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary
@@ -63,6 +63,7 @@ _SOURCES = {
 }
 """The kernel's name of each column, without its table."""
 _NAMES = [f"items.{name}" for name in (*_SOURCES.values(), "entry")]
+_TIME_AT = list(_SOURCES).index("time")
 _OWNERS_AT = list(_SOURCES).index("address") + 1  # place of the label, and of the account after it
 _TEXT = "items.address"  # a column of the kernel with the layout of labels and accounts
 _NONE = 0xFFFFFFFF  # in place of the size of a buffer
@@ -234,6 +235,20 @@ class _Texts(dict[int, bytes]):
         return ColumnBuffers(len(cells), validity, offsets.tobytes(), b"".join(cells))
 
 
+class _UtcTexts(dict[int, bytes]):
+    """Unix times as texts such as "2024-01-31T00:00:00Z"."""
+
+    def __missing__(self, seconds: int) -> bytes:
+        self[seconds] = text = utc_of(seconds).encode()
+        return text
+
+    def column(self, times: ColumnBuffers) -> ColumnBuffers:
+        """Return a column with the texts of times, which no row lacks."""
+        cells = list(map(self.__getitem__, array("q", times.data)))
+        offsets = array("i", accumulate(map(len, cells), initial=0))
+        return ColumnBuffers(len(cells), None, offsets.tobytes(), b"".join(cells))
+
+
 class RowForm:
     """The columns of a file of transactions: those of the kernel, the label, and the account if the list has any.
 
@@ -252,6 +267,7 @@ class RowForm:
         """For each column, the name of a column of the kernel that has its layout."""
         self.layouts: list[Layout] = list(map(layout_of, kernel_names))
         """The layout of each column."""
+        self._times = _UtcTexts()
 
     def columns(self, found: Columns) -> Columns:
         """Return the columns of the file for those of a part file."""
@@ -260,7 +276,13 @@ class RowForm:
 
     def lines(self, form: int, found: Columns) -> bytes:
         """Return the rows of a part file's columns as lines of CSV or JSON."""
-        return column_lines(form, self.names, self.layouts, self.columns(found))
+        columns = self.columns(found)
+        if form != CSV:
+            return column_lines(form, self.names, self.layouts, columns)
+        at = _TIME_AT + 1
+        layouts = [*self.layouts[:at], Layout.TEXT, *self.layouts[at:]]
+        columns = [*columns[:at], self._times.column(columns[_TIME_AT]), *columns[at:]]
+        return column_lines(form, csv_columns(self.names), layouts, columns)
 
     def _with_owners(self, items: list[_Item], owners: list[_Item]) -> list[_Item]:
         """Return the items of the columns in the order of the file: those of the kernel, and those of the owners."""
@@ -296,7 +318,7 @@ def write_transactions(
     lines = CSV if path.suffix == ".csv" else JSON_LINES
     with replacing(path, SHARED) as file:
         if lines == CSV:
-            file.write(",".join(form.names).encode() + b"\n")
+            file.write(",".join(csv_columns(form.names)).encode() + b"\n")
         file.writelines(in_threads(lambda columns: form.lines(lines, columns), _batches(paths), jobs))
 
 

@@ -37,6 +37,8 @@ COLUMNS = (
     "fee",
 )
 ACCOUNT, _LABEL = "account", "label"  # names of columns
+UTC = {"time": "time_utc", "first_seen": "first_seen_utc"}
+"""Columns of Unix times, and the columns of CSV with the same times as text, which a spreadsheet reads as dates."""
 _PIECE = 1 << 20  # Bytes of packed hits that a thread renders at once, plus one block (our choice).
 
 Parts = Iterable[PartFile]
@@ -50,9 +52,14 @@ def columns_of(*, has_accounts: bool) -> tuple[str, ...]:
     return (*COLUMNS[:after], ACCOUNT, *COLUMNS[after:]) if has_accounts else COLUMNS
 
 
+def csv_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of these columns in CSV: after each Unix time, the column with the same time as text."""
+    return tuple(name for each in columns for name in ((each, UTC[each]) if each in UTC else (each,)))
+
+
 def csv_header(*, has_accounts: bool) -> bytes:
     """Return the header line of the columns of matches."""
-    return ",".join(columns_of(has_accounts=has_accounts)).encode() + b"\n"
+    return ",".join(csv_columns(columns_of(has_accounts=has_accounts))).encode() + b"\n"
 
 
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:

@@ -16,7 +16,7 @@ from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.linelabels import labels_digest
 from spvfilter.scan.manifest import Manifest
-from spvfilter.scan.merge import CSV, JSON_LINES, write_lines
+from spvfilter.scan.merge import COLUMNS, CSV, JSON_LINES, csv_columns, write_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.remote import RemoteFile, is_url
 from spvfilter.scan.tables import check_parquet, write_parquet
@@ -108,7 +108,7 @@ def _merged(
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
-    before = labels_digest(scan.watch) + str(scan.parquet_form)
+    before = f"{labels_digest(scan.watch)}{scan.parquet_form}{csv_columns(COLUMNS)}"
     inputs = sha256(before.encode() + b"".join(part.digest for part in parts)).hexdigest()
     paths = {each: _path(scan, each) for each in OutputFormat if each is form or _path(scan, each).exists()}
     old = [each for each, path in paths.items() if manifest.rendered.get(path.name) != _rendering(path, inputs)]

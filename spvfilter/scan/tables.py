@@ -82,10 +82,13 @@ def missing_bloom_filters() -> str:
     )
 
 
-def _parsed(pa: Any, csv: bytes) -> Any:
-    """CSV with a header as a table."""
+def _parsed(pa: Any, csv: bytes, columns: tuple[str, ...]) -> Any:
+    """These columns of CSV with a header as a table."""
     options = pa.csv.ConvertOptions(
-        column_types=_types(pa) | {ACCOUNT: pa.string()}, strings_can_be_null=True, quoted_strings_can_be_null=False
+        column_types=_types(pa) | {ACCOUNT: pa.string()},
+        include_columns=columns,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
     read = pa.csv.ReadOptions(block_size=len(csv) + 1, use_threads=False)
     return _timed(pa, pa.csv.read_csv(pa.BufferReader(csv), read_options=read, convert_options=options))
@@ -248,7 +251,8 @@ def _read_csv(path: Path) -> Any:
             raise SourceError(f"{path}: not the matches of a scan by this version of spvfilter")
         pieces = iter(lambda: b"".join(file.readlines(_PIECE)), b"")
         empty = _schema(pa, has_accounts=has_accounts).empty_table()
-        return pa.concat_tables([empty, *(_parsed(pa, header + piece) for piece in pieces)])
+        columns = columns_of(has_accounts=has_accounts)
+        return pa.concat_tables([empty, *(_parsed(pa, header + piece, columns) for piece in pieces)])
 
 
 def table_of(blocks: list[BlockHits], watch: WatchList) -> Any:

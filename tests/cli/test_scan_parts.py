@@ -21,6 +21,7 @@ from spvfilter.errors import SourceError, remedy
 from spvfilter.scan import to_arrow, to_pandas
 from spvfilter.watch.watchlist import WatchList
 from support.chains import record as block_record
+from support.csvrows import csv_row
 from support.undo import framed, ledger_chain
 from support.vectors import effort
 
@@ -63,13 +64,7 @@ def test_the_directory_has_the_matches_and_their_totals(run: Any, tmp_path: Path
     again = run(*source, "--out", tmp_path / "out", "--quiet", "--processes", 2)
     assert (again.code, again.out, again.err) == (0, "", "")
     table = list(csv.DictReader((tmp_path / "out" / "matches.csv").read_text().splitlines()))
-    assert [
-        {
-            name: "" if value is None else str(value).replace("True", "true").replace("False", "false")
-            for name, value in each.items()
-        }
-        for each in matches
-    ] == table
+    assert table == list(map(csv_row, matches))
 
 
 def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list[object]) -> None:

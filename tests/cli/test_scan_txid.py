@@ -18,6 +18,7 @@ from spvfilter.primitives import hash_to_hex
 from support.build import block, block_hash, coinbase, txid
 from support.chains import best_chain, random_tree, write_records
 from support.corenode import PASSWORD, USER
+from support.csvrows import csv_row
 from support.nodechains import paid_chain
 from support.processes import on_terminal
 
@@ -61,7 +62,7 @@ def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[byte
     for text in (lines, gzip.compress(lines)):
         ran = scan(text, "--format", "csv")
         rows = list(csv.DictReader(io.StringIO(ran.out)))
-        assert rows == [{name: str(value) for name, value in each.items()} for each in (first, last)]
+        assert rows == [csv_row(each) for each in (first, last)]
         assert ran.code == 0
         assert f": 2 of 3 transactions found\nspvfilter: not found: {'00' * 32}\n" in ran.err
     table = scan(lines, "--format", "table", "--quiet")

@@ -25,6 +25,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.csvrows import csv_row
 from support.keychains import script_at
 from support.processes import command, environment, on_terminal
 from support.stores import opened
@@ -153,6 +154,9 @@ def test_a_history_in_every_format(run: Any, path: Path) -> None:
         csv.DictReader(io.StringIO(run("wallet", "history", "--db", path, "--format", "csv", "--limit", 2).out))
     )
     assert [row["net"] for row in table] == ["-120000000", "50000"]
+    assert [list(row.items()) for row in table] == [
+        list(csv_row(row | {"labels": row["labels"][0]}).items()) for row in rows[:2]
+    ]
     assert [row["raw"] for row in table] == [row["raw"] for row in rows[:2]]
     assert run("wallet", "history", "--db", path, "--label", "savings").out.count("\n") == 1
     address = json.loads(run("wallet", "coins", "--db", path, "--label", "savings").out)["address"]

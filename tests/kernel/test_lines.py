@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import FormatError, ParameterError
@@ -24,6 +25,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support import build
+from support.csvrows import csv_row, utc
 from support.kernelentries import Kernel, native, outcome, reference
 from support.linelabels import packed_labels
 from support.undo import node_records
@@ -107,11 +109,6 @@ def json_lines(rows: list[dict[str, object]]) -> bytes:
     return b"".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for row in rows)
 
 
-def in_csv(value: object) -> str:
-    """A cell without its quotes."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def labels_of(watch: WatchList, entries: int, shown: Callable[[str], str]) -> tuple[bytes, bytes]:
     labels = {entry: watch.label(entry) for entry in range(entries)}
     return packed_labels({entry: shown(label).encode() for entry, label in labels.items() if label is not None})
@@ -142,10 +139,10 @@ def test_lines_equal_those_of_json_and_csv(kernel: Callable[[], Kernel], network
         of = (HASH, height, time, *of_network(network))
         assert kernel().hit_lines(packed, 1, *labels_of(watch, entries, quoted), *of) == json_lines(rows)
         written = kernel().hit_lines(packed, 0, *labels_of(watch, entries, cell), *of).decode()
-        shown = [in_csv(value) for each in rows for value in each.values()]
+        shown = [value for each in rows for value in csv_row(each).values()]
         read = list(csv.reader(io.StringIO(written, newline="")))
         assert [value for line in read for value in line] == shown
-        assert {len(line) for line in read} == {len(COLUMNS)}
+        assert {len(line) for line in read} == {len(COLUMNS) + 1}
         assert written.endswith("\n")
         assert "\r" not in written
 
@@ -159,8 +156,8 @@ def test_a_line_has_these_characters(kernel: Callable[[], Kernel]) -> None:
     block, text, source = HASH[::-1].hex(), "01" + "00" * 31, "00" * 31 + "0a"
     address = script_to_address(paid.script or b"", MAINNET)
     assert kernel().hit_lines(packed, 0, *MINE, HASH, 1, 2, *of_network(MAINNET)).decode() == (
-        f'output,{block},1,2,{text},2,{text},2,5000,0014{"00" * 20},{address},"mine",true,\n'
-        f"input,{block},1,2,{text},0,{source},7,,,,,false,99\n"
+        f'output,{block},1,2,1970-01-01T00:00:02Z,{text},2,{text},2,5000,0014{"00" * 20},{address},"mine",true,\n'
+        f"input,{block},1,2,1970-01-01T00:00:02Z,{text},0,{source},7,,,,,false,99\n"
     )
     assert kernel().hit_lines(packed, 1, *MINE, HASH, None, 2, *of_network(MAINNET)).decode() == (
         f'{{"kind":"output","block_hash":"{block}","height":null,"time":2,"txid":"{text}","index":2,"outpoint_txid":"{text}",'
@@ -169,6 +166,18 @@ def test_a_line_has_these_characters(kernel: Callable[[], Kernel]) -> None:
         f'{{"kind":"input","block_hash":"{block}","height":null,"time":2,"txid":"{text}","index":0,"outpoint_txid":"{source}",'
         f'"outpoint_index":7,"value":null,"script_pubkey":null,"address":null,"label":null,"coinbase":false,"fee":99}}\n'
     )
+
+
+@both
+@settings(max_examples=effort(50, 500, 10_000))
+@given(time=st.integers(0, 2**32 - 1))
+@example(time=951_868_799)  # the end of 29 February 2000
+@example(time=4_107_542_399)  # the end of 28 February 2100: that year has no leap day
+@example(time=4_107_542_400)
+def test_csv_shows_every_time_as_a_date(kernel: Callable[[], Kernel], time: int) -> None:
+    packed = kernel().pack_hits([Hit(False, 0, bytes(32), 0, build.outpoint(bytes(32), 0), 1, b"\x51", 0)])
+    line = kernel().hit_lines(packed, 0, b"", b"", HASH, 1, time, *of_network(MAINNET)).decode()
+    assert line.split(",")[3:5] == [str(time), utc(time)]
 
 
 @both

@@ -111,7 +111,7 @@ async def test_lines_and_sums_of_a_batch(tmp_path: Path) -> None:
         int.from_bytes(raw[68:72], "little"),
     )
     rows = list(csv.reader(batch.lines("csv").decode().splitlines()))
-    assert [(row[0], row[8], row[11]) for row in rows] == [
+    assert [(row[0], row[9], row[12]) for row in rows] == [
         ("output", "5000", 'a "quoted", one'),
         ("output", "1", 'a "quoted", one'),
     ]

@@ -31,6 +31,7 @@ from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
 from support.blocktables import of_network, rows_of_block
 from support.chains import record as block_record
+from support.csvrows import csv_row
 from support.growingchain import GrowingChain
 from support.undo import Spent, framed, ledger_chain, spent_of
 
@@ -180,17 +181,7 @@ async def test_every_format_has_the_same_rows(tmp_path: Path, has_accounts: bool
     rows = [json.loads(line) for line in (folder / "transactions.jsonl").read_text().splitlines()]
     with (folder / "transactions.csv").open() as file:
         cells = list(csv.DictReader(file))
-    assert cells == [
-        {
-            name: ""
-            if value is None
-            else str(value).lower()
-            if value in (True, False) and type(value) is bool
-            else str(value)
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
+    assert cells == list(map(csv_row, rows))
     table = pq.read_table(folder / "transactions.parquet").to_pylist()
     assert [row | {"time": int(row["time"].timestamp())} for row in table] == rows
 

@@ -17,10 +17,12 @@ from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.cli.term.page import Page, complain, shorten
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
+from spvfilter.cli.term.rows import csv_cells
 from spvfilter.compression import unpacked
 from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.scan.fetching import NodeBlocks
+from spvfilter.scan.merge import csv_columns
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.sources import BlockFiles, BlockSource
 from spvfilter.scan.txids import PlacedTx, find_txs
@@ -129,8 +131,8 @@ def _printer(page: Page, chosen: str) -> Callable[[PlacedTx], None]:
     if chosen == "jsonl":
         return lambda found: page.record(_row(found))
     if chosen == "csv":
-        page.cells(_COLUMNS)
-        return lambda found: page.cells(_row(found).values())
+        page.cells(csv_columns(_COLUMNS))
+        return lambda found: page.cells(csv_cells(_row(found)).values())
     room = 64 if page.width is None else max(_SHORTEST, min(64, (page.width - _OTHER_COLUMNS) // 2))
     page.line(f"  {'height':>7}  {'txid'.ljust(room)}  {'block'.ljust(room)}  position", "cyan")
 

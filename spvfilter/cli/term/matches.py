@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.term.page import Page, printable, shorten
+from spvfilter.cli.term.rows import csv_cells
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.linelabels import plain_cell
-from spvfilter.scan.merge import columns_of
+from spvfilter.scan.merge import columns_of, csv_columns
 from spvfilter.watch.match import Match, MatchKind
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[
     if chosen == "jsonl":
         return lambda match, seen: page.record(cells(match, seen))
     if chosen == "csv":
-        page.cells((*columns_of(has_accounts=has_accounts), "first_seen"))
-        return lambda match, seen: page.cells(map(_cell, cells(match, seen).values()))
+        page.cells(csv_columns((*columns_of(has_accounts=has_accounts), "first_seen")))
+        return lambda match, seen: page.cells(csv_cells(cells(match, seen)).values())
     rows = table_printer(page, "-")
     return lambda match, seen: rows([match])
 
@@ -100,8 +101,8 @@ def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[
     if chosen == "jsonl":
         return lambda match: page.record(row(match))
     if chosen == "csv":
-        page.cells(columns_of(has_accounts=False))
-        return lambda match: page.cells(map(_cell, row(match).values()))
+        page.cells(csv_columns(columns_of(has_accounts=False)))
+        return lambda match: page.cells(csv_cells(row(match)).values())
     rows = table_printer(page, unconfirmed)
     return lambda match: rows([match])
 
@@ -121,7 +122,7 @@ def batch_printer(page: Page, chosen: str, *, has_accounts: bool = False) -> Cal
         return lambda batch: rows(batch.matches())
     if chosen == "jsonl":
         return lambda batch: page.lines(batch.lines("jsonl").decode())
-    page.cells(columns_of(has_accounts=has_accounts))
+    page.cells(csv_columns(columns_of(has_accounts=has_accounts)))
     return lambda batch: page.lines(batch.lines("csv", _csv_label).decode())
 
 
@@ -138,16 +139,11 @@ def printer_of_disconnected(page: Page, chosen: str, *, has_accounts: bool) -> C
         if chosen == "jsonl":
             page.record(cells)
         elif chosen == "csv":
-            page.cells(cells.values())
+            page.cells(csv_cells(cells).values())
         else:
             page.line(f"  {height:>7}  disconnected: block {hash_to_hex(digest)}; its rows no longer count", _RED)
 
     return show
-
-
-def _cell(value: str | int | None) -> str | int | None:
-    """Return a value as CSV contains it: booleans in lower case."""
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 class _Table:

@@ -28,6 +28,7 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.values import NO_VALUE, Hit
+from spvfilter.primitives import utc_of
 from spvfilter.protocol import HASH_SIZE, OUTPOINT_SIZE
 
 if TYPE_CHECKING:
@@ -256,6 +257,8 @@ class _Block(NamedTuple):
     """Height; empty if it is not known."""
     time: str
     """Time of the block (Unix time)."""
+    utc: str
+    """The same time as a date and a time of day."""
 
 
 def hit_lines(
@@ -273,8 +276,8 @@ def hit_lines(
     """Return the packed hits of a block as lines of CSV or JSON. Each line ends with a newline.
 
     The columns are kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,
-    script_pubkey, address, label, coinbase (true if the position is 0) and fee. Hashes are in hex as block explorers
-    show them. An unknown value is an empty cell or null.
+    script_pubkey, address, label, coinbase (true if the position is 0) and fee. In CSV, time_utc follows the time: the
+    same time as text. Hashes are in hex as block explorers show them. An unknown value is an empty cell or null.
 
     Args:
         packed: The packed hits.
@@ -300,11 +303,8 @@ def hit_lines(
     places, texts = snapshot(label_places), snapshot(label_texts)
     shown_hash = block_hash_of(block_hash)[::-1].hex()
     high = None if height is None else whole(height, 0, MAX_U32, "not a height")
-    block = _Block(
-        shown_hash,
-        "" if high is None else str(high),
-        str(whole(time, 0, MAX_U32, "not a time of a block")),
-    )
+    seconds = whole(time, 0, MAX_U32, "not a time of a block")
+    block = _Block(shown_hash, "" if high is None else str(high), str(seconds), utc_of(seconds))
     check_network(p2pkh_version, p2sh_version, hrp)
     hits = list(hits_in(packed))
     return b"".join(
@@ -337,7 +337,8 @@ def _known(satoshi: int, unknown: str) -> str:
 
 def _csv_line(hit: Hit, block: _Block, address: str, label: bytes) -> bytes:
     before = (
-        *("input" if hit.spend else "output", block.hash, block.height, block.time, hit.txid[::-1].hex(), str(hit.n)),
+        *("input" if hit.spend else "output", block.hash, block.height, block.time, block.utc),
+        *(hit.txid[::-1].hex(), str(hit.n)),
         *(hit.outpoint[31::-1].hex(), str(int.from_bytes(hit.outpoint[32:], "little")), _known(hit.value, "")),
         *((hit.script or b"").hex(), address, ""),
     )

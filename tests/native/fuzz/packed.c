@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <time.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -187,6 +188,13 @@ static size_t label_size(uint64_t entry) {
     return entry % 3 || entry >= LABELLED ? 0 : entry % MOST_LABEL;
 }
 
+static void print_utc(page *to, uint32_t time) {
+    const time_t seconds = time;
+    char text[sizeof "2024-01-31T00:00:00Z,"];
+    CHECK(strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ,", gmtime(&seconds)) == sizeof text - 1);
+    print(to, "%s", text);
+}
+
 static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit, const char *hrp) {
     const bool json = of->form == SPV_JSON_LINES;
     const char *const unknown = json ? "null" : "", *const quote = json ? "\"" : "";
@@ -197,6 +205,8 @@ static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit
     print(to, json ? "\",\"height\":" : ",");
     print_satoshi(to, of->block.has_height ? (int64_t)of->block.height : -1, unknown);
     print(to, json ? ",\"time\":%" PRIu32 ",\"txid\":\"" : ",%" PRIu32 ",", of->block.time);
+    if (!json)
+        print_utc(to, of->block.time);
     print_hash(to, hit->txid);
     print(to, json ? "\",\"index\":%" PRIu64 ",\"outpoint_txid\":\"" : ",%" PRIu64 ",", hit->n);
     print_hash(to, hit->outpoint);
@@ -244,6 +254,7 @@ static void print_row(page *to, const spv_column *c, size_t row) {
     print_number(to, c + 2, row, 4, ",");
     CHECK(has_value(c + 3, row) && number(c[3].data + 8 * row, 8) % 1000 == 0);
     print(to, "%" PRIu64 ",", number(c[3].data + 8 * row, 8) / 1000);
+    print_utc(to, (uint32_t)(number(c[3].data + 8 * row, 8) / 1000));
     print_text(to, c + 4, row);
     print_number(to, c + 5, row, 8, ",");
     print_text(to, c + 6, row);

@@ -3,6 +3,7 @@
 #include "watch/decimal.h"
 #include "watch/hex.h"
 #include "watch/hitgroup.h"
+#include "watch/utc.h"
 
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@ static uint8_t *put_text(uint8_t *to, spv_bytes text) {
 typedef struct {
     const spv_packed_hit *hit;
     const uint8_t *block_hash; /* as block explorers show it */
+    const uint8_t *utc; /* the block's time as text */
     const uint8_t *digest; /* sha256d of the hit's base58 payload */
     spv_bytes label;       /* empty if there is none */
     uint32_t outpoint_index;
@@ -41,6 +43,8 @@ static uint8_t *put_csv(uint8_t *to, const spv_block_lines *of, const row *row, 
         to = spv_put_number(to, of->block.height);
     *to++ = ',';
     to = spv_put_number(to, of->block.time);
+    *to++ = ',';
+    to = (uint8_t *)memcpy(to, row->utc, SPV_UTC_SIZE) + SPV_UTC_SIZE;
     *to++ = ',';
     const uint8_t *txid = to;
     to = spv_put_shown_hash(to, hit->txid);
@@ -141,13 +145,13 @@ bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits) {
     return text->data;
 }
 
-static spv_status render_group(const spv_block_lines *of, const spv_hit_group *taken, const uint8_t *block_hash, spv_text *text, size_t *unfit,
-                               spv_error *error) {
+static spv_status render_group(const spv_block_lines *of, const spv_hit_group *taken, const uint8_t *block_hash, const uint8_t *utc,
+                               spv_text *text, size_t *unfit, spv_error *error) {
     put_line *const put = of->form == SPV_CSV ? put_csv : put_json;
     for (size_t i = 0; i < taken->count; i++) {
         const spv_packed_hit *hit = &taken->hits[i];
         row row = {
-            .hit = hit, .block_hash = block_hash, .label = {NULL, 0},
+            .hit = hit, .block_hash = block_hash, .utc = utc, .label = {NULL, 0},
             .digest = spv_digest_at(taken, i),
             .outpoint_index = hit->spend ? spv_le32(hit->outpoint + 32) : hit->n,
         };
@@ -167,15 +171,16 @@ static spv_status render_group(const spv_block_lines *of, const spv_hit_group *t
 
 spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, spv_text *text, size_t *unfit,
                            spv_error *error) {
-    uint8_t block_hash[SPV_HASH_DIGITS];
+    uint8_t block_hash[SPV_HASH_DIGITS], utc[SPV_UTC_SIZE];
     spv_hit_group taken;
     spv_status status = SPV_OK;
     spv_put_shown_hash(block_hash, of->block.hash);
+    spv_put_utc(utc, of->block.time);
     *unfit = 0;
     while (!status && !*unfit && *at < packed.size && *at < until) {
         status = spv_take_group(&of->network, packed, at, until, &taken, error);
         if (!status)
-            status = render_group(of, &taken, block_hash, text, unfit, error);
+            status = render_group(of, &taken, block_hash, utc, text, unfit, error);
     }
     return status;
 }
