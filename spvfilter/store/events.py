@@ -138,20 +138,21 @@ class EventRows:
 
         Raises ParameterError for a number that cannot be the next one.
         """
-        last = self._log.last
+        last, rows = self._log.last, list[tuple[object, ...]]()
         for event in events:
             is_next = event.sequence == last + 1 or (event.kind == RUN_STARTED and event.sequence > last)
             if not is_next or event.sequence >= END_OF_NUMBERS:
                 raise ParameterError(f"event {event.sequence} ({event.kind}) cannot follow event {last}")
             last = event.sequence
             account = None if event.account is None else self._account_id(event.account)
-            self._rows.insert("events", (*event[:-1], account))
+            rows.append((*event[:-1], account))
             if event.kind == RUN_STARTED:
                 self._count = None  # the event before it is the last one of its run
             elif self._count is not None and event.kind.startswith(FOREIGN):
                 self._foreign.append(event.sequence)
             elif self._count is not None:
                 self._count += 1
+        self._rows.insert_all("events", rows)
         self._log = self._log._replace(last=last, told=self._log.told if told is None else told)
         self._is_changed = True
 

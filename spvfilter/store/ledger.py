@@ -30,6 +30,14 @@ WAITING_PLACE = -2
 """Place of a matching foreign transaction that is not shown in the history, because it is waiting."""
 _MASK = (1 << 32) - 1
 """Highest position in a block."""
+_OF_TX = (  # matches, each with the label and the account of its entry
+    "SELECT spend, matches.value, entry, outpoint, label, account FROM matches LEFT JOIN watch ON watch.id = entry"
+    " WHERE txid = ?"
+)
+_OF_COIN = (  # matches, each with the account of its entry
+    "SELECT spend, txid, matches.value, script, entry, height, position, account FROM matches"
+    " LEFT JOIN watch ON watch.id = entry WHERE outpoint = ?"
+)
 
 
 @public
@@ -362,21 +370,20 @@ class Ledger:
 
     def _settle_coin(self, outpoint: bytes) -> None:
         made, spender, is_spent = None, None, False
-        query = "SELECT spend, txid, value, script, entry, height, position FROM matches WHERE outpoint = ?"
-        for spend, txid, value, script, entry, height, position in self._db.execute(query, (outpoint,)):
+        for spend, txid, value, script, entry, height, position, account in self._db.execute(_OF_COIN, (outpoint,)):
             if not spend:
                 is_coinbase = height is not None and position == 0
                 place = UNCONFIRMED_PLACE if height is None else place_of(height, position)
-                made = (entry, value, script, height, int(is_coinbase), place)
+                made = (entry, value, script, height, int(is_coinbase), place, account)
             elif height is not None:
                 is_spent = True
             else:
                 spender = txid if spender is None else min(spender, txid)
         row = None
         if made is not None and not is_spent:
-            entry, *_, height, _, place = made
+            *output, height, is_coinbase, place, account = made
             is_trusted = height is None and self._is_trusted(outpoint[:HASH_SIZE])
-            row = (outpoint, *made[:-1], spender, place, int(is_trusted), self._accounts.of_entry(entry))
+            row = (outpoint, *output, height, is_coinbase, spender, place, int(is_trusted), account)
         old = self._db.execute(f"SELECT {MARKED['unspent']} FROM unspent WHERE outpoint = ?", (outpoint,)).fetchone()
         if old == row:
             return
@@ -422,10 +429,9 @@ class Ledger:
                 first_seen=old.first_seen if tx.first_seen is None else tx.first_seen,
             )
         if tx.status.counts:
-            query = "SELECT spend, value, entry, outpoint FROM matches WHERE txid = ?"
-            rows = self._db.execute(query, (txid,)).fetchall()
+            rows = self._db.execute(_OF_TX, (txid,)).fetchall()
         elif txid in self._txs:
-            rows = [(hit.spend, hit.value, hit.entry, hit.outpoint) for hit in tx.hits]
+            rows = [(hit.spend, hit.value, hit.entry, hit.outpoint, *self._owner_of(hit.entry)) for hit in tx.hits]
         else:
             return  # the books write its row with every change of its matches and labels
         found = [self._effect_of(*row) for row in rows]
@@ -435,14 +441,14 @@ class Ledger:
         row = (txid, raw, tx.status.value, *tx[2:13], tx.place, whole.net, whole.fee, *evidence)
         if stored != row:
             self._rows.put("transactions", row, "txid = ?", (txid,))
-            self._coins.update((outpoint, None) for spend, _, _, outpoint in rows if not spend)  # trust may change
+            self._coins.update((outpoint, None) for spend, _, _, outpoint, *_ in rows if not spend)  # trust may change
         if stored is not None:
             self._rows.remove("tx_labels", "txid = ?", (txid,))
             self._rows.remove("account_txs", "txid = ?", (txid,))
         if tx.broadcast_seq is not None:
             self._rows.remove("held", "txid = ?", (txid,))
         if tx.broadcast_seq is not None and tx.status is TxStatus.WAITING:
-            for outpoint in dict.fromkeys(outpoint for spend, _, _, outpoint in rows if spend):
+            for outpoint in dict.fromkeys(outpoint for spend, _, _, outpoint, *_ in rows if spend):
                 self._rows.insert("held", (outpoint, txid))
         for label in whole.labels:
             self._rows.insert("tx_labels", (txid, label, tx.place))
@@ -450,9 +456,16 @@ class Ledger:
             labels = "\n".join(effect.labels)
             self._rows.insert("account_txs", (account, txid, tx.place, effect.net, effect.fee, labels))
 
-    def _effect_of(self, spend: int, value: int, entry: int, outpoint: bytes) -> MatchEffect:
+    def _owner_of(self, entry: int) -> tuple[str | None, int | None]:
+        """Return the label and the account of an entry."""
+        query = "SELECT label, account FROM watch WHERE id = ?"
+        label, account = self._db.execute(query, (entry,)).fetchone()
+        return label, account
+
+    def _effect_of(
+        self, spend: int, value: int, entry: int, outpoint: bytes, label: str | None, account: int | None
+    ) -> MatchEffect:
         """Return the contribution of a match to its transaction. A spend belongs to the account of its output."""
-        label, account = self._db.execute("SELECT label, account FROM watch WHERE id = ?", (entry,)).fetchone()
         if spend:
             query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0"
             (owner,) = self._db.execute(query, (outpoint,)).fetchone() or (entry,)

@@ -647,9 +647,11 @@ class Store:
             self._headers.append(batch.headers)
 
     def _write_watch(self, batch: Batch) -> None:
-        for row, kind, value, label, account in batch.entries:
-            self._rows.insert("watch", (row, int(kind), value, label, self._accounts.add(account)))
-            self._ids.append(row)
+        if batch.entries:
+            ids = {account: self._accounts.add(account) for *_, account in batch.entries}
+            rows = ((row, int(kind), value, label, ids[account]) for row, kind, value, label, account in batch.entries)
+            self._rows.insert_all("watch", rows)
+            self._ids += (row for row, *_ in batch.entries)
         for each in batch.accounts:
             self._change_account(each)
         for name, keys in batch.sp_keys:
@@ -720,7 +722,7 @@ class Store:
             ids: Ids of the accounts by their names.
             row: Row id of the first new entry. The others follow.
         """
-        claimed: dict[int, str | None] = {}
+        claimed, new = dict[int, str | None](), list[tuple[object, ...]]()
         labels, accounts = watch.index.labels_by_entry(), watch.index.accounts_by_entry()
         for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
             owner = None if account is None else ids[account]
@@ -733,8 +735,9 @@ class Store:
             else:
                 there, row = row, row + 1
                 kind, value = watch.table.entry(at)
-                self._rows.insert("watch", (there, int(kind), value, label, owner))
+                new.append((there, int(kind), value, label, owner))
             self._ids.append(there)
+        self._rows.insert_all("watch", new)
         self._claim(claimed)
 
     def _relabel(self, row: int, label: str | None) -> None:
@@ -812,10 +815,12 @@ class Store:
     def _write_coin(self, outpoint: bytes, coin: WatchedCoin) -> None:
         """Write value and script of an outpoint. A stored coin keeps its entry, as in the watch list's table."""
         entry, value, script = self._ids[coin.entry], coin.value, coin.script
-        known = self._db.execute("SELECT entry, value, script FROM coins WHERE outpoint = ?", (outpoint,)).fetchone()
-        if known is not None:
-            entry = known[0]
-            value, script = known[1] if known[1] != NO_VALUE else value, known[2] if known[2] is not None else script
+        if self._rows.insert_new("coins", (outpoint, entry, value, script)):
+            return
+        query = "SELECT entry, value, script FROM coins WHERE outpoint = ?"
+        known = self._db.execute(query, (outpoint,)).fetchone()
+        entry = known[0]
+        value, script = known[1] if known[1] != NO_VALUE else value, known[2] if known[2] is not None else script
         if known != (entry, value, script):
             self._rows.put("coins", (outpoint, entry, value, script), "outpoint = ?", (outpoint,))
 

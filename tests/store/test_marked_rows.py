@@ -45,3 +45,37 @@ def test_row_that_breaks_a_rule_is_an_error() -> None:
             put(rows, 1, bytes(31))  # not a whole number of hashes
         rows.count()
         assert not db.execute("SELECT * FROM branches").fetchall()
+
+
+@given(st.sets(st.integers(0, 255), max_size=12), st.integers(0, 255))
+def test_rows_written_together_equal_rows_written_alone(keys: set[int], other: int) -> None:
+    states = []
+    for is_together in (False, True):
+        with closing(database()) as db:
+            rows = MarkedRows(db, Path("memory"), MARKED)
+            wanted = [(bytes([key]) * 32, bytes(32), bytes([key]) * 32) for key in keys]
+            with rows.transaction():
+                rows.insert("branches", (bytes([other]) * 31 + b"x", bytes(32), b""))
+                if is_together:
+                    rows.insert_all("branches", iter(wanted))
+                else:
+                    for row in wanted:
+                        rows.insert("branches", row)
+            rows.verify()
+            states.append((db.execute("SELECT * FROM branches").fetchall(), rows.numbers("sums")))
+    assert states[0] == states[1]
+
+
+@given(st.integers(0, 255), st.integers(0, 255))
+def test_new_row_never_replaces_one_with_its_key(first: int, second: int) -> None:
+    with closing(database()) as db:
+        rows = MarkedRows(db, Path("memory"), MARKED)
+        with rows.transaction():
+            written = [
+                rows.insert_new("branches", (bytes(32), bytes(32), bytes([each]) * 32)) for each in (first, second)
+            ]
+        rows.verify()
+        assert (written, db.execute("SELECT branch FROM branches").fetchall()) == (
+            [True, False],
+            [(bytes([first]) * 32,)],
+        )
