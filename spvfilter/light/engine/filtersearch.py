@@ -9,6 +9,7 @@ a candidate: it must also have come whole.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -313,9 +314,8 @@ class FilterSearch:
         for part in self._parts:
             if not part.matched.base and self.scripts.position.base:
                 return
-            for height in self._candidates(part):
-                if height <= cursor:
-                    continue
+            candidates = self._candidates(part)
+            for height in candidates[bisect_right(candidates, cursor) :]:
                 ahead += 1
                 if ahead > _AHEAD:
                     return
@@ -357,7 +357,8 @@ class FilterSearch:
                 if part.matched != self.scripts.position:
                     return False  # the match has added a script
             next_height = books.cursor + 1
-            height = next((each for each in candidates if each >= next_height), part.last + 1)
+            at = bisect_left(candidates, next_height)
+            height = candidates[at] if at < len(candidates) else part.last + 1
             if height > next_height:
                 height = self._silent.judged_to(next_height, height)
                 if height == next_height:
