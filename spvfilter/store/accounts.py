@@ -109,7 +109,7 @@ class AccountRows:
             there = "account IS NOT NULL AND account NOT IN (SELECT id FROM accounts)"
             query = f"SELECT account FROM {table} WHERE {there} LIMIT 1"
             for (account,) in self._db.execute(query):
-                raise StoreCorruptError(f"{self._path}: account {account} of table {table} is missing")
+                raise StoreCorruptError(f"{self._path}: account {account}, which table {table} refers to, is missing")
 
     # Within a commit
 

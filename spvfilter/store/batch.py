@@ -42,10 +42,10 @@ class Bip37Parameters(NamedTuple):
             tweak, elements = numbers(raw[:16])
             made = cls(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
         except (ValueError, OverflowError) as error:
-            raise StoreCorruptError(f"the parameters of the BIP-37 filter cannot be read: {error}") from error
+            raise StoreCorruptError(f"the BIP-37 filter's parameters cannot be read: {error}") from error
         tweak_ok, rate_ok = 0 <= tweak < 1 << 32, 0 < made.fp_rate < 1
         if not (tweak_ok and rate_ok and 1 <= elements <= 8 * MAX_FILTER_SIZE):  # beyond, every element matches
-            raise StoreCorruptError(f"the parameters of the BIP-37 filter are out of range: {made[:3]}")
+            raise StoreCorruptError(f"the BIP-37 filter's parameters are out of range: {made[:3]}")
         return made
 
     def encode(self) -> bytes:

@@ -86,9 +86,13 @@ class EventLog(NamedTuple):
         try:
             first, last, told = numbers(raw)
         except ValueError:
-            raise FormatError(f"the range of events has {len(raw)} bytes, not 24", offset=0, field="events") from None
+            raise FormatError(
+                f"the range of events must be 24 bytes long, not {len(raw)}", offset=0, field="events"
+            ) from None
         if not (-1 < first <= last + 1 <= END_OF_NUMBERS and told >= -1):
-            raise FormatError(f"the range of events is {first} to {last}, told {told}", offset=0, field="events")
+            raise FormatError(
+                f"the range of events, {first} to {last} with bookmark {told}, is impossible", offset=0, field="events"
+            )
         return cls(first - 1, last, told)
 
     def __bytes__(self) -> bytes:
@@ -125,7 +129,7 @@ class EventRows:
             raise StoreCorruptError(f"{self._path}: {error}") from None
         (last,) = self._db.execute("SELECT max(sequence) FROM events").fetchone()
         if log.last != (log.base if last is None else last):
-            raise StoreCorruptError(f"{self._path}: the last event is {last}, not {log.last}")
+            raise StoreCorruptError(f"{self._path}: the last event should be number {log.last}, but is {last}")
         self.reset(log)
 
     def reset(self, log: EventLog) -> None:
@@ -227,7 +231,7 @@ class EventRows:
 def check_number(since: int) -> None:
     """Raise ParameterError unless a value can be the number of an event, or is 0."""
     if not isinstance(since, int) or since < 0:
-        raise ParameterError(f"the number of an event must be at least 0, not {since!r}")
+        raise ParameterError(f"an event number must be at least 0, not {since!r}")
 
 
 def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
@@ -285,7 +289,7 @@ def _checked(path: pathlib.Path, row: tuple[Any, ...]) -> StoredEvent:
     """Return the event of a row with `_COLUMNS`. Raises StoreCorruptError if it is damaged."""
     name, *columns, stated = row
     if stated != mark("events", columns):
-        raise StoreCorruptError(f"{path}: a damaged row in events")
+        raise StoreCorruptError(f"{path}: a row in table events is damaged")
     sequence, time, kind, data, _ = columns
     return StoredEvent(sequence, time, kind, data, name)
 

@@ -184,7 +184,7 @@ class CompactFilterRows:
         for first, hashes in self._db.execute("SELECT first, hashes FROM filter_hashes ORDER BY first"):
             is_row = first == height + 1 and not first % PER_ROW and isinstance(hashes, bytes)
             if not is_row or len(hashes) % _SIZE or not 1 <= len(hashes) // _SIZE <= PER_ROW:
-                raise StoreCorruptError(f"{self._path}: the filter hash of height {height + 1} is missing or damaged")
+                raise StoreCorruptError(f"{self._path}: the filter hash at height {height + 1} is missing or damaged")
             below.append(last)
             last = chain_filter_headers(hashes, last)[-_SIZE:]
             height += len(hashes) // _SIZE

@@ -40,16 +40,16 @@ class HeaderRows:
                 or not isinstance(raw, bytes)
                 or not 1 <= len(raw) <= PER_ROW * HEADER_SIZE
             ):
-                raise StoreCorruptError(f"{self._path}: the header of height {height + 1} is missing or damaged")
+                raise StoreCorruptError(f"{self._path}: the header at height {height + 1} is missing or damaged")
             try:
                 hashes = header_hashes(raw)
             except FormatError as error:
                 raise StoreCorruptError(
-                    f"{self._path}: the headers from height {first} on are {error.message}"
+                    f"{self._path}: the headers from height {first} on are malformed: {error.message}"
                 ) from None
             linked = linked_headers(raw, hashes) if previous in (None, raw[4:36]) else 0
             if linked * HEADER_SIZE < len(raw):
-                raise StoreCorruptError(f"{self._path}: header {first + linked} does not link to the one before it")
+                raise StoreCorruptError(f"{self._path}: header {first + linked} does not follow the previous one")
             previous = hashes[-32:]
             height += linked
         if previous != self._rows.meta(_TIP):
@@ -93,7 +93,7 @@ class HeaderRows:
         Raises ParameterError if the bytes are not whole headers, or do not follow the last header and each other.
         """
         if len(headers) % HEADER_SIZE:
-            raise ParameterError(f"headers must be {HEADER_SIZE} bytes each, not {len(headers)} bytes in all")
+            raise ParameterError(f"headers are {HEADER_SIZE} bytes each, so {len(headers)} bytes are not whole headers")
         before = self._row(self.tip - self.tip % PER_ROW)[-HEADER_SIZE:] if self.tip >= 0 else b""
         if headers:
             every = before + headers

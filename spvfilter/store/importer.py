@@ -132,7 +132,7 @@ class FilterImport:
             before = self._store.compact_filters.header_at(below)
         follows = header if before is None else filter_header(this_hash, before)
         if header not in (None, follows):
-            raise SourceError(f"the filter header of block {hash_to_hex(block)} does not follow from the one before it")
+            raise SourceError(f"the filter header of block {hash_to_hex(block)} does not follow from the previous one")
         if follows is not None:
             self._last = block, follows
 

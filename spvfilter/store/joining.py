@@ -46,8 +46,8 @@ def take_keychains(
             known.check_labels()
         elif known is not None and known.descriptor != each.descriptor:
             raise KeychainMismatchError(
-                f"the database has a keychain {each.name[:80]!r} {_made(each.descriptor)}, not one"
-                f" {_made(known.descriptor)}: use another name, or another database"
+                f"keychain {each.name[:80]!r} {_made(each.descriptor)} in the database, but "
+                f"{_made(known.descriptor)} in the watch list: use another name, or another database"
             )
         if each.silent is not None:
             _check_anchor(watch, each, numbers)
@@ -132,8 +132,8 @@ def check_account(stored: str | None, given: str | None, what: str) -> None:
     """Raise ParameterError unless the watch list and the database name the same account."""
     if stored is not None and given not in (None, stored):
         raise ParameterError(
-            f"the database has a {what} of account {stored[:80]!r}, but the watch list has it in account"
-            f" {str(given)[:80]!r}. Use one name, or remove the account of the database first"
+            f"a {what} belongs to account {stored[:80]!r} in the database, but to account {str(given)[:80]!r} in the "
+            "watch list. Use one name, or remove the account from the database first"
         )
 
 
@@ -302,7 +302,7 @@ def take_revealed(stored: Iterable[StoredKeychain], watch: WatchList) -> None:
 
 
 def _made(descriptor: str | None) -> str:
-    return "whose scripts the wallet derives by itself" if descriptor is None else "made from a descriptor"
+    return "derives its scripts with a function" if descriptor is None else "has a descriptor"
 
 
 def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[int, ...]]) -> None:
@@ -351,7 +351,7 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
             name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor
         )
     except ParameterError as error:
-        raise StoreCorruptError(f"the database has a malformed keychain: {error}") from error
+        raise StoreCorruptError(f"the database contains a malformed keychain: {error}") from error
     made.is_dormant, made.account = is_dormant, account
     return made
 
@@ -362,7 +362,7 @@ def _parsed(keys: SilentKeys, network: Network) -> silent.SilentDescriptor:
     try:
         return silent.parse_silent(keys.secret, network)
     except ParameterError as error:
-        raise StoreCorruptError(f"the database has a malformed keychain: {error}") from None
+        raise StoreCorruptError(f"the database contains a malformed keychain: {error}") from None
 
 
 def _check_anchor(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> None:
@@ -371,7 +371,7 @@ def _check_anchor(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int
     anchor = silentkeychain.anchor_of(_parsed(stored.silent, watch.network))
     first = [numbers.get(row) for run in stored.runs for index, row in run.places() if index == 0]
     if first != [watch.table.find(EntryKind.SCRIPT, anchor)]:
-        raise StoreCorruptError("the database has another entry for a keychain of silent payments")
+        raise StoreCorruptError("the database contains a different entry for a keychain of silent payments")
 
 
 def _silent_without_owner(
@@ -386,4 +386,4 @@ def _silent_without_owner(
 
 
 def _underivable(what: str, index: int) -> tuple[bytes, ...]:
-    raise KeychainError(f"the script of index {index} is needed now, but cannot be derived: {what}")
+    raise KeychainError(f"the script at index {index} is needed now, but cannot be derived: {what}")

@@ -265,7 +265,7 @@ class KeychainRows:
                 or max(ends, default=0) != each.window
                 or not all(0 <= index < each.window for index in each.used)
             ):
-                raise StoreCorruptError(f"{self._path}: the window of keychain {each.name[:80]!r} contradicts itself")
+                raise StoreCorruptError(f"{self._path}: the window of keychain {each.name[:80]!r} is inconsistent")
         for (row,) in self._db.execute("SELECT entry FROM sp_outputs WHERE entry NOT IN (SELECT id FROM watch)"):
             raise StoreCorruptError(f"{self._path}: entry {row} of the watch list is missing")
 

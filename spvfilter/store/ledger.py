@@ -96,7 +96,7 @@ def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
     try:
         return Completeness(text)
     except ValueError:
-        raise StoreCorruptError(f"{path}: a match has the unknown completeness {text[:20]!r}") from None
+        raise StoreCorruptError(f"{path}: a match has an unknown completeness, {text[:20]!r}") from None
 
 
 @public
@@ -279,7 +279,7 @@ class Ledger:
                 before = found.get(each, Totals())
                 found[each] = before.plus((high << 32) + low, height, spender, is_trusted=bool(trusted))
         if sums != found:
-            raise StoreCorruptError(f"{self._path}: the totals are not the sums of the unspent coins")
+            raise StoreCorruptError(f"{self._path}: the stored totals differ from the sums of the unspent coins")
         self._totals = sums
 
     def _forget(self) -> None:

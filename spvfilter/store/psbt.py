@@ -172,7 +172,7 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
         DescriptorError: A descriptor has musig(), or the extra `descriptors` is missing.
     """
     if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):
-        raise ParameterError("the transaction has signatures: give it without them")
+        raise ParameterError("the transaction has signatures: pass it without them")
     spent = [_spent(outpoint, previous) for outpoint in tx.inputs]
     if not any(spent):
         raise ParameterError("the wallet knows none of the outputs that the transaction spends")
@@ -189,7 +189,7 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
             inputs.append(silent_pairs(output, payment))
         else:
             raise ParameterError(
-                f"the tweak of the silent payment {OutPoint.parse(outpoint)} is not known: rescan from its block on"
+                f"the tweak of the silent payment {OutPoint.parse(outpoint)} is unknown: rescan from its block on"
             )
     outputs = (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs)
     has_silent = any(output is not None and output.script_pubkey in silent for output in spent)
@@ -220,7 +220,7 @@ def _warn_of_strangers(descriptors: Iterable[str]) -> None:
         warnings.warn(
             f"signing devices will not recognize {', '.join(lost[:_MOST_NAMED])} in this PSBT, because the descriptor"
             " does not give the key's whole origin. Watch the descriptor with [FINGERPRINT/PATH] before each key, where"
-            " FINGERPRINT is that of the master key",
+            " FINGERPRINT is the master key's",
             DescriptorWarning,
             stacklevel=2,
         )

@@ -352,7 +352,7 @@ def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
     for position, (accepts, value) in enumerate(zip(_ACCEPTING[table], row, strict=True)):
         if not accepts(value):
             name = [*TABLES[table].columns][position]
-            raise StoreCorruptError(f"{path}: {row_name(table, row)}: column {name} has a value that it cannot have")
+            raise StoreCorruptError(f"{path}: {row_name(table, row)}: column {name} contains an impossible value")
 
 
 def check_rows(db: sqlite3.Connection, path: pathlib.Path, table: str) -> None:

@@ -43,7 +43,7 @@ class StoreFacts:
             (height % PER_ROW * HEADER_SIZE + 69, height - height % PER_ROW),
         ).fetchone()
         if row is None or not isinstance(row[0], bytes) or len(row[0]) != 4:
-            raise StoreCorruptError(f"{self._path}: the header of height {height} is missing or damaged")
+            raise StoreCorruptError(f"{self._path}: the header at height {height} is missing or damaged")
         return int.from_bytes(row[0], "little")
 
     def _stored(self, txid: bytes) -> StoredTx | None:

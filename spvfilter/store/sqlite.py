@@ -37,8 +37,8 @@ def check_sqlite(path: pathlib.Path) -> None:
     """Raise StoreError if this Python's SQLite library is too old for STRICT tables."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         raise StoreError(
-            f"{path}: a wallet's database needs SQLite 3.37 or later, and this Python uses {sqlite3.sqlite_version}:"
-            " use a Python with a newer SQLite library"
+            f"{path}: a wallet's database needs SQLite 3.37 or later, but this Python uses {sqlite3.sqlite_version}: "
+            "use a Python with a newer SQLite library"
         )
 
 
@@ -173,7 +173,7 @@ class MarkedRows:
         for row in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):
             stated = row[-1]
             if stated != mark(table, row[:-1]):
-                raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+                raise StoreCorruptError(f"{self._path}: a row in table {table} is damaged")
             total += stated
         if self._check is not None:
             self._check(self._db, self._path, table)

@@ -215,7 +215,7 @@ class Store:
             for txid, raw in self._db.execute("SELECT txid, raw FROM transactions"):
                 if Transaction.parse(raw).txid != txid:
                     raise StoreCorruptError(
-                        f"{self.path}: transaction {hash_to_hex(txid)} has the bytes of another one"
+                        f"{self.path}: transaction {hash_to_hex(txid)} contains the bytes of another one"
                     )
             self._headers.verify()
             self._accounts.verify()

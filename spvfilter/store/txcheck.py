@@ -204,7 +204,7 @@ def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> N
         raise ParameterError(f"input_values: {wrong} is not an amount in satoshi")
     spent, made = sum(input_values), sum(output.value for output in tx.outputs)
     if spent < made:
-        raise ParameterError(f"input_values: the inputs have {spent} satoshi, less than the {made} of the outputs")
+        raise ParameterError(f"input_values: the inputs are worth {spent} satoshi, less than the {made} of the outputs")
 
 
 def check_package(
@@ -287,12 +287,14 @@ class _TxCheck:
             return
         for outpoint, parent in zip(map(OutPoint.parse, self.tx.inputs), self._parents, strict=True):
             if parent.outputs is not None and outpoint.index >= parent.outputs:
-                reason = f"it spends output {outpoint.index} of {outpoint.txid_hex}, which has {parent.outputs} outputs"
+                reason = (
+                    f"it spends output {outpoint.index} of {outpoint.txid_hex}, which has only {parent.outputs} outputs"
+                )
                 yield invalid(self.tx, CheckCause.MISSING_OUTPUT, reason)
                 return
         if self.fee is not None and self.fee < 0:
             inputs = self._paid + self.fee
-            reason = f"its outputs have {self._paid} satoshi, its inputs {inputs}"
+            reason = f"its outputs are worth {self._paid} satoshi, its inputs only {inputs}"
             yield invalid(self.tx, CheckCause.OUTPUTS_ABOVE_INPUTS, reason)
             return
         conflict = self._facts.family_conflict(self.tx)
@@ -304,7 +306,7 @@ class _TxCheck:
             if parent.is_coinbase and parent.height is not None and self._facts.tip >= parent.height:
                 depth = self._facts.tip + 1 - parent.height
                 if depth < COINBASE_MATURITY:
-                    reason = f"it spends a coinbase with {depth} of {COINBASE_MATURITY} confirmations"
+                    reason = f"it spends a coinbase with {depth} of the {COINBASE_MATURITY} confirmations it needs"
                     yield invalid(self.tx, CheckCause.IMMATURE_COINBASE, reason)
                     return
 
@@ -363,7 +365,7 @@ class _TxCheck:
         yield CheckFinding(
             CheckCause.REPLACES,
             CheckWeight.WARNING,
-            f"it replaces {named}, a pending transaction of the wallet",
+            f"it replaces {named}, a pending transaction of this wallet",
             tx.txid,
             rivals[0].txid,
         )
@@ -387,7 +389,7 @@ class _TxCheck:
             yield CheckFinding(CheckCause.REFUSED_BEFORE, CheckWeight.REFUSED, message, self.tx.txid)
         if self.fee is None:
             unknown = sum(value is None for value in self.values)
-            message = f"the values of {unknown} of its {len(self.values)} inputs are not known, so its fee is not known"
+            message = f"the values of {unknown} of its {len(self.values)} inputs are unknown, so its fee is unknown"
             yield CheckFinding(CheckCause.UNKNOWN, CheckWeight.WARNING, message, self.tx.txid)
 
     def _standard(self) -> Iterator[CheckFinding]:
@@ -399,15 +401,15 @@ class _TxCheck:
         if not 1 <= tx.version <= _MAX_VERSION:
             yield warning(CheckCause.NOT_STANDARD, f"nodes do not relay transactions of version {tx.version}")
         if tx.weight > MAX_STANDARD_TX_WEIGHT:
-            message = f"nodes relay transactions up to {MAX_STANDARD_TX_WEIGHT:,} weight units: it has {tx.weight:,}"
+            message = f"its weight is {tx.weight:,}, but nodes relay only up to {MAX_STANDARD_TX_WEIGHT:,} weight units"
             yield warning(CheckCause.NOT_STANDARD, message)
         if len(tx.stripped) < _MIN_SIZE:
-            yield warning(CheckCause.NOT_STANDARD, f"nodes relay no transaction below {_MIN_SIZE} bytes")
+            yield warning(CheckCause.NOT_STANDARD, f"nodes do not relay transactions smaller than {_MIN_SIZE} bytes")
         if any(end - start > _MAX_SCRIPT_SIG for _, start, end in tx.span.inputs):
-            yield warning(CheckCause.NOT_STANDARD, f"nodes relay no scriptSig above {_MAX_SCRIPT_SIG:,} bytes")
+            yield warning(CheckCause.NOT_STANDARD, f"nodes do not relay scriptSigs over {_MAX_SCRIPT_SIG:,} bytes")
         for index, output in enumerate(tx.outputs):
             if output.value < dust_limit(output.script_pubkey):
-                yield warning(CheckCause.DUST, f"output {index} of {output.value} satoshi is dust")
+                yield warning(CheckCause.DUST, f"output {index} is dust, with only {output.value} satoshi")
                 return
 
 
@@ -418,7 +420,9 @@ def _double_spends(transactions: Sequence[Transaction]) -> Iterator[CheckFinding
         for outpoint in tx.inputs:
             other = spenders.setdefault(outpoint, tx.txid)
             if other != tx.txid:
-                message = f"it spends {OutPoint.parse(outpoint)}, as does {hash_to_hex(other)} of the same package"
+                message = (
+                    f"it spends {OutPoint.parse(outpoint)}, and {hash_to_hex(other)} in the same package spends it too"
+                )
                 yield CheckFinding(CheckCause.CONFLICT, CheckWeight.INVALID, message, tx.txid, other)
                 return
 

@@ -880,7 +880,7 @@ class Views:
         for whole in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
             row = whole[:-2]
             if whole[-1] != mark(table, row):
-                raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+                raise StoreCorruptError(f"{self._path}: a row in table {table} is damaged")
             if not whole[-2]:
                 check_row(self._path, table, row)  # it raises the error that names the column
             yield row
@@ -1046,7 +1046,7 @@ class Views:
                 header = headers.read(HEADER_SIZE)
         if sha256d(header) != block_hash:
             raise StoreCorruptError(
-                f"{self._path}: the header of height {height} is not that of block {hash_to_hex(block_hash)}"
+                f"{self._path}: the header at height {height} does not belong to block {hash_to_hex(block_hash)}"
             )
         return int.from_bytes(header[68:72], "little")
 
@@ -1077,7 +1077,7 @@ def _behind(cursor: str | None) -> tuple[int, bytes]:
         place, key = cursor.split("-")
         found = int(place, 16), bytes.fromhex(key)
     except (ValueError, AttributeError, TypeError):
-        raise ParameterError(f"not a cursor of an entry: {str(cursor)[:80]!r}") from None
+        raise ParameterError(f"not a valid cursor: {str(cursor)[:80]!r}") from None
     if not 0 <= found[0] <= _TOP:
-        raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}")
+        raise ParameterError(f"not a valid cursor: {cursor[:80]!r}")
     return found

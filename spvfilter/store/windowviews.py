@@ -388,7 +388,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
         return str(full_name)
     index, scripts = _free_place(checked, row, window)
     if index >= size:
-        raise ParameterError(f"every address of keychain {full_name[:80]!r} was used or revealed")
+        raise ParameterError(f"every address of keychain {full_name[:80]!r} has been used or revealed")
     if index >= window:
         raise ParameterError(all_used(full_name))
     address = _address_of(scripts, network)

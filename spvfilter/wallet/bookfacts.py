@@ -98,7 +98,7 @@ class BookFacts:
         verdict, ancestor = self._books.intake.would_be(tx)
         if verdict.status is Status.CONFLICTED:
             if (by := verdict.conflicts_with) is None:
-                return invalid(tx, CheckCause.CONFLICT, "it or an ancestor conflicts with an ancestor")
+                return invalid(tx, CheckCause.CONFLICT, "it, or one of its ancestors, conflicts with an ancestor")
             rival = self._books.facts.record(by)
             is_direct = rival is not None and not set(rival.inputs).isdisjoint(tx.inputs)
             conflict = "it conflicts" if is_direct else "it spends from a transaction that conflicts"

@@ -70,7 +70,7 @@ class WalletStore(Views):
                 db.execute("BEGIN")  # of one moment: a client may be creating it
                 (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if not tables and not db.execute("PRAGMA application_id").fetchone()[0]:
-                    raise StoreError(f"{file}: the file contains no wallet yet")
+                    raise StoreError(f"{file}: this file does not contain a wallet yet")
                 check_schema(db, file)
                 db.execute("COMMIT")
                 network = read_network(db, file)

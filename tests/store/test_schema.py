@@ -42,7 +42,7 @@ def test_sql_refuses_the_same_rows_as_python(table: str) -> None:
                     check_rows(db, PATH, table)
                     check_row(PATH, table, row)
                     continue
-                message = f"{table}, row .*: column {names[position]} has"
+                message = f"{table}, row .*: column {names[position]} contains"
                 with pytest.raises(StoreCorruptError, match=message):
                     check_rows(db, PATH, table)
                 with pytest.raises(StoreCorruptError, match=message):

@@ -518,7 +518,7 @@ def test_older_sqlite_is_refused_with_both_versions(name: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
-    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later, and this Python uses 3\.34\.1"):
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later, but this Python uses 3\.34\.1"):
         Store.open(name, REGTEST)
     assert not list(tmp_path.iterdir())
 

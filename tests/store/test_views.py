@@ -207,9 +207,9 @@ def test_a_page_continues_behind_its_cursor_despite_new_rows(ledger: Ledger) -> 
     "cursor", ["", "nonsense", "12", "12-zz", "-1-00", "ffffffffffffffffff-00", "1-2-3", 5, b"1-00"]
 )
 def test_a_malformed_cursor_is_refused(cursor: Any, ledger: Ledger) -> None:
-    with pytest.raises(ParameterError, match="not a cursor"):
+    with pytest.raises(ParameterError, match="not a valid cursor"):
         ledger.store.views.history(before=cursor)
-    with pytest.raises(ParameterError, match="not a cursor"):
+    with pytest.raises(ParameterError, match="not a valid cursor"):
         ledger.store.views.coins(before=cursor)
 
 

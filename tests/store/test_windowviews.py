@@ -190,7 +190,7 @@ def test_a_damaged_row_is_no_address(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         (row,) = db.execute("SELECT id FROM watch WHERE value = ?", (script_at(1),)).fetchone()
         db.execute("UPDATE watch SET value = ? WHERE id = ?", (script_at(77), row))
-    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="a damaged row in watch"):
+    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="a row in table watch is damaged"):
         wallet.next_address()
 
 

@@ -246,7 +246,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         WalletStore.open(tmp_path / "nothing.db")
     empty = tmp_path / "empty.db"
     empty.touch()
-    with pytest.raises(StoreError, match="contains no wallet yet") as error:
+    with pytest.raises(StoreError, match="does not contain a wallet yet") as error:
         WalletStore.open(empty)
     assert not isinstance(error.value, StoreForeignError)
     text = tmp_path / "text"

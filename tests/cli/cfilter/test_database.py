@@ -142,7 +142,7 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
         (lambda line: {**line, "filter": "00"}, "the hash of the filter is not filter_hash: the line is damaged"),
         (
             lambda line: {**line, "filter_header": "11" * 32},
-            "the filter header of block {block} does not follow from the one before",
+            "the filter header of block {block} does not follow from the previous one",
         ),
         (lambda line: {**line, "height": 0, "previous": None, "block": "22" * 32}, "block 0 is 2222"),
         (lambda line: {"block": "22" * 32, "filter": "05"}, "of the filter of block 2222"),

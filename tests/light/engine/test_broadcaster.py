@@ -528,7 +528,7 @@ def test_the_wallet_refuses_a_wrong_transaction_at_once(mode: Mode, is_private: 
         spent = build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 900)])
         twice = build_tx([spends[0]] * 2, [LOCKS[0].pays(1)])
         for raw, reason in (
-            (exceeds, "its outputs have"),
+            (exceeds, "its outputs are worth"),
             (absent, "it spends output 1 of"),
             (spent, "which is in a block"),
             (twice, "it spends an output twice"),

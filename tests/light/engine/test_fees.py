@@ -165,7 +165,7 @@ def test_known_inputs_suffice_for_the_fee_warning() -> None:
         ((1, 2), "2 values for 1 inputs"),
         ((-1,), "-1 is not an amount in satoshi"),
         ((MAX_MONEY + 1,), f"{MAX_MONEY + 1} is not an amount in satoshi"),
-        ((99_999,), "the inputs have 99999 satoshi, less than the 100000 of the outputs"),
+        ((99_999,), "the inputs are worth 99999 satoshi, less than the 100000 of the outputs"),
     ],
 )
 def test_impossible_input_values_are_refused(values: tuple[int, ...], said: str) -> None:
