@@ -147,7 +147,7 @@ class SyncLightClient:
     def __enter__(self) -> Self:
         """Start the client's thread and wait until the database is open. Raises what `LightClient` raises."""
         if not self._entering.acquire(blocking=False):
-            raise NotRunningError("the client is running already")
+            raise NotRunningError("the client is already running")
         thread = ClientThread(self._client)
         try:
             thread.enter()

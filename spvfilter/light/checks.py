@@ -80,9 +80,9 @@ def named_peers(
         if proxy is None and (why := needed_proxy(address.host)) is not None:
             raise ParameterError(why)
     if not addresses and not discover:
-        raise ParameterError("there is no peer to connect to: name peers, or let the client discover them")
+        raise ParameterError("there are no peers to connect to: name peers, or let the client discover them")
     if not addresses and proxy is not None and not knows:
-        raise ParameterError("DNS seeds are not asked through a proxy, as the query would bypass it: name peers")
+        raise ParameterError("DNS seeds are not used with a proxy, because the queries would bypass it: name peers")
     if not addresses and not network.dns_seeds:
         raise ParameterError(f"{network} has no DNS seeds: name peers")
     return addresses
@@ -116,7 +116,7 @@ def birthday_of(value: int | datetime.date) -> int:
         try:
             return max(0, math.floor(value.timestamp()))
         except (OverflowError, OSError, ValueError):  # local time of another era
-            raise ParameterError(f"the birthday {value} is out of range: give a datetime from 1970 on") from None
+            raise ParameterError(f"the birthday {value} is out of range: it must not be before 1970") from None
     if isinstance(value, datetime.date):
         midnight = datetime.datetime.combine(value, datetime.time(), datetime.UTC)
         return max(0, int(midnight.timestamp()) - _EARLIEST_DATE_S)
@@ -126,7 +126,7 @@ def birthday_of(value: int | datetime.date) -> int:
 def check_start(from_height: int | None, birthday: int | datetime.date | None, now: float) -> SearchStart:
     """Return the start of a search. Raises ParameterError if it is impossible. `now` is a Unix time."""
     if from_height is not None and birthday is not None:
-        raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
+        raise ParameterError(f"pass from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
         raise ParameterError(f"from_height must be a whole number from 0 to {_MAX_HEIGHT}, not {from_height!r}")
     if birthday is None:
@@ -134,7 +134,7 @@ def check_start(from_height: int | None, birthday: int | datetime.date | None, n
     seconds = birthday_of(birthday)
     if seconds > now + TIMESTAMP_WINDOW_S:
         raise ParameterError(
-            f"the birthday {birthday} is in the future: its Unix time is {seconds}, and it is {now:.0f} now"
+            f"the birthday {birthday} is in the future: its Unix time is {seconds}, but it is {now:.0f} now"
         )
     return SearchStart(from_height, seconds)
 

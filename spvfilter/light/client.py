@@ -204,7 +204,7 @@ class LightClient:
             None if tweak_source is None else name_of_server(tweak_source),
         )
         if spent_source is not None and tweak_source is not None:
-            raise ParameterError("give either spent_source or tweak_source: one of them finds all silent payments")
+            raise ParameterError("pass either spent_source or tweak_source: each of them finds all silent payments")
         self._spent_source = spent_source
         self._tweak_source = tweak_source
         self._running: Running | None = None
@@ -607,7 +607,7 @@ class LightClient:
         check_input_values(tx, values)
         earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
         if private and earlier:
-            raise ParameterError("private: a package cannot be sent privately; send the parents first")
+            raise ParameterError("private: a package cannot be sent privately; send its parents first")
         return await running.broadcast(tx, values, is_private=private, parents=earlier, is_forced=force)
 
     async def relay(
@@ -1047,7 +1047,7 @@ class LightClient:
             StoreError: The database cannot be written. The client ends.
         """
         if not isinstance(keychain, str) or not isinstance(index, int):
-            raise ParameterError("watch_to takes the name of a keychain, a str, and an index, an int")
+            raise ParameterError("watch_to takes a keychain's name (str) and an index (int)")
         await self._checked().ask(ReachIndex(keychain, index))
 
     async def relabel(self, entry: EntryName, label: str | None) -> None:

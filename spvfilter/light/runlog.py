@@ -186,7 +186,7 @@ class RunLog:
                     self._warn(warning, is_told=any(error is warning.error for error in errors))
                 case Commit(_, batch) if batch.fork is not None:
                     self._info(
-                        "reorganization: blocks %d to %d were disconnected, the best chain now ends at block %d",
+                        "reorganization: blocks %d to %d were disconnected, and the best chain now ends at block %d",
                         *(batch.fork + 1, self._height, batch.fork + len(batch.headers) // 80),
                     )
                 case Commit() | Emit() | AskSeeds() | AskSpent() | AskTweaks() | Fence():
@@ -225,7 +225,7 @@ class RunLog:
                     disputed = f", disputed ranges: {len(event.disputed)}" if event.disputed else ""
                     self._info("synced: block %d, confirmed by %s%s", event.height, ", ".join(event.peers), disputed)
                 case PeerChanged(str(address)):
-                    self._info("%s: blocks come from this peer now", address)
+                    self._info("%s: blocks now come from this peer", address)
                 case Progress():
                     self._report_progress(event, now)
                 case PeerChanged() | PeerWarning() | FeeWarning() | PendingWarning():
@@ -268,7 +268,7 @@ class RunLog:
         address = self._addresses.pop(number, None)
         if address is None:  # it has ended before
             return
-        cause = _escaped(cause_of(error, address)) if error is not None else "not needed any more"
+        cause = _escaped(cause_of(error, address)) if error is not None else "no longer needed"
         was_private, was_attempt, is_logged = (number in each for each in (self._private, self._attempts, self._peers))
         for each in (self._private, self._attempts, self._peers):
             each.discard(number)
@@ -315,7 +315,7 @@ class RunLog:
             return
         self._synced = None
         if self._has_peers() and engine.chain.tip_hash == synced.hash:
-            self._info("not synced any more: no connected peer confirms block %d", synced.height)
+            self._info("no longer synced: no connected peer confirms block %d", synced.height)
 
     def _report_progress(self, event: Progress, now: Instant) -> None:
         is_same = self._progress is not None and self._progress.phase is event.phase

@@ -508,7 +508,7 @@ class Running:
         def keep(store: Store) -> None:
             last = store.events.log.last
             if not isinstance(sequence, int) or not 0 <= sequence <= last:
-                raise ParameterError(f"no event has the number {sequence!r} yet: the last event is {last}")
+                raise ParameterError(f"event {sequence!r} does not exist yet: the last event is {last}")
             store.commit(Batch(notes={name: b"%d" % sequence}))
 
         await self.in_store(keep)
@@ -552,7 +552,7 @@ class Running:
             if is_frozen and store.views.coin(outpoint) is None:
                 raise ParameterError(f"the wallet has no coin {outpoint}: freeze an outpoint that `coins` lists")
             if not is_frozen and outpoint not in store.views.frozen():
-                raise ParameterError(f"the output {outpoint} is not frozen")
+                raise ParameterError(f"output {outpoint} is not frozen")
             store.commit(Batch(frozen={bytes(outpoint): is_frozen}))
 
         await self.in_store(keep)
@@ -627,7 +627,7 @@ def entered(
     try:
         if not addresses and not saved.addresses and options.reach is Reach.PROXIED:
             raise ParameterError(
-                "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
+                "DNS seeds are not used with a proxy, and the database contains no peer addresses: name peers"
             )
         verify = None if find_curve() is None else verify_spends
         drawn = random.Random(secrets.randbits(256))  # noqa: S311  its state is as unknown as the system's numbers
@@ -664,7 +664,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         check_followable(watch.index, has_spent=has_spent, has_tweaks=has_tweaks)  # with the keychains of the database
         check_expressible(watch.index, options.mode)  # with the entries of the database
         if not len(watch):
-            raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
+            raise ParameterError("nothing to watch for: the watch list and the database are both empty")
     except BaseException:
         store.close()
         raise
@@ -681,5 +681,5 @@ def close_opened(opening: futures.Future[tuple[Store, ClientEngine]]) -> None:
 def _bookmark_of(reader: str) -> str:
     """Return the key of a reader's bookmark in the database. Raises ParameterError for a name that is not text."""
     if not isinstance(reader, str) or any(0xD800 <= ord(char) < 0xE000 for char in reader):  # UTF-8 has no surrogates
-        raise ParameterError(f"the name of a reader must be text without surrogates, not {str(reader)[:80]!r}")
+        raise ParameterError(f"a reader's name must be text without surrogates, not {str(reader)[:80]!r}")
     return BOOKMARK_NOTE + reader

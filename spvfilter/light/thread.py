@@ -201,9 +201,9 @@ class ClientThread:
         """
         loop = self._loop
         if not self.is_here:
-            raise NotRunningError("the client runs in another process: a forked child needs a client of its own")
+            raise NotRunningError("the client runs in another process: a forked child needs its own client")
         if threading.current_thread() is self._thread:
-            raise NotRunningError("the client cannot be called from its own thread, as it would wait for itself")
+            raise NotRunningError("the client cannot be called from its own thread, because it would wait for itself")
         if loop is None or self._is_told:
             raise NotRunningError("the client is closed: its `with` block has ended")
         call = Call(start)
@@ -216,7 +216,7 @@ class ClientThread:
                 if not self._thread.is_alive() and not call.wait(0):
                     raise NotRunningError("the client is closed: its `with` block has ended")
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError("the time of timeout() is over")
+                    raise TimeoutError("the time limit of timeout() has passed")
             return call.result()
         except BaseException as error:
             self._give_up(loop, call)

@@ -69,10 +69,10 @@ def needed_proxy(host: str) -> str | None:
     """Return a sentence about the proxy that a host needs. None if it does not need one."""
     name = host.lower().rstrip(".")
     if name.endswith(".onion"):
-        return "an onion address can be reached only through Tor: give Tor's proxy, such as socks5://127.0.0.1:9050"
+        return "an onion address can be reached only through Tor: name Tor's proxy, such as socks5://127.0.0.1:9050"
     if name.endswith(".i2p"):
         return (
-            "an I2P address can be reached only through I2P: give its router's proxy, such as socks5://127.0.0.1:4447"
+            "an I2P address can be reached only through I2P: name its router's proxy, such as socks5://127.0.0.1:4447"
         )
     return None
 

@@ -137,7 +137,7 @@ class Connection:
         except SessionError as error:
             if error.cause is not Cause.NO_V2 or v2 is V2Policy.REQUIRE:
                 raise
-            logger.debug("%s: connects again without encryption: %s", address, error)
+            logger.debug("%s: connecting again without encryption: %s", address, error)
         return await connected(None)
 
     @property
@@ -198,7 +198,7 @@ class Connection:
         """End the connection to a peer that has sent nothing."""
         if not self.received:
             silence = f"accepted the connection but sent nothing within {self._limits.first_byte_s:g} s"
-            why = "it is not a Bitcoin node, or it is too busy to answer"
+            why = "it is not a Bitcoin node, or is too busy to answer"
             if self.transport is Transport.V2:
                 why += ", or it is a node without v2 transport (BIP-324), which needs v2='off'"
             self._session.close(SessionError(f"{silence}: {why}", cause=Cause.HANDSHAKE_TIMEOUT))
@@ -253,7 +253,7 @@ class Connection:
         transport = self._writer.transport
         if not transport.is_closing():
             if (waiting := transport.get_write_buffer_size()) > MAX_SEND_BUFFER:
-                raise ParameterError(f"{waiting} bytes are waiting to be sent: the peer does not read them")
+                raise ParameterError(f"{waiting} bytes are waiting to be sent, because the peer does not read them")
             self._session.send(message)
             self._flush()
 

@@ -53,7 +53,7 @@ async def ask_seeds(
 
 
 async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> SeedHosts:
-    error: Exception = OSError("gave no address")
+    error: Exception = OSError("returned no address")
     try:
         async with asyncio.timeout(timeout_s):
             for name, stated in ((f"x{services:x}.{seed}", services), (seed, 0)):

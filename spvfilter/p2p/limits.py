@@ -64,4 +64,4 @@ class Limits:
                 raise ParameterError(f"{name} must be above 0, not {value!r}")
             most = _SIZES.get(name)
             if most is not None and value > most:
-                raise ParameterError(f"{name} is at most {most:,}, the most that one request can have, not {value!r}")
+                raise ParameterError(f"{name} must be at most {most:,}, the limit for one request, not {value!r}")

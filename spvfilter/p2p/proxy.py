@@ -18,12 +18,12 @@ from spvfilter.errors import ParameterError, remedy
 _CODE = re.compile(r"Invalid reply code: 0[xX]([0-9A-Fa-f]{1,2})\b")
 _VERSION = re.compile(r"Unexpected SOCKS version number: (\d+)")
 _TOR_ERRORS = {
-    0xF0: "it finds no descriptor of this onion service, which may be offline: check the address",
+    0xF0: "it cannot find a descriptor of this onion service, which may be offline: check the address",
     0xF1: "the descriptor of this onion service is invalid",
     0xF2: "this onion service did not answer at its introduction points: try again later",
-    0xF3: "this onion service did not come to the rendezvous: try again later",
-    0xF4: "this onion service asks for client authorization, which Tor lacks",
-    0xF5: "this onion service refuses the client authorization that Tor has",
+    0xF3: "this onion service did not appear at the rendezvous: try again later",
+    0xF4: "this onion service requires client authorization, which Tor does not have",
+    0xF5: "this onion service rejects Tor's client authorization",
     0xF6: "this is not a valid onion address: copy it again",
     0xF7: "the introduction to this onion service took too long: try again later",
 }
@@ -58,14 +58,18 @@ class Proxy:
         except ValueError:
             host = port = None
         if not host or not port or not url.isprintable() or " " in url or parts.scheme != "socks5":
-            raise ParameterError("a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT")
+            raise ParameterError("a proxy must be written as socks5://[USER:PASSWORD@]HOST:PORT")
         if parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise ParameterError("a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT, with nothing after the port")
+            raise ParameterError(
+                "a proxy must be written as socks5://[USER:PASSWORD@]HOST:PORT, with nothing after the port"
+            )
         username, password = unquote(parts.username or ""), unquote(parts.password or "")
         if "@" in parts.netloc and not all(
             word.isascii() and 0 < len(word) <= _MAX_CREDENTIAL for word in (username, password)
         ):
-            raise ParameterError(f"a proxy's user and password each have 1 to {_MAX_CREDENTIAL} ASCII characters")
+            raise ParameterError(
+                f"a proxy's user and password must each be 1 to {_MAX_CREDENTIAL} ASCII characters long"
+            )
         if find_spec("python_socks") is None:
             raise ParameterError(f"a proxy needs python-socks; {remedy('socks')}")
         return cls(host, port, username, password)
@@ -102,9 +106,9 @@ def _explained(said: str) -> str:
     """Return the error message for a reply of the proxy, from the words of python-socks."""
     code, version = _CODE.search(said), _VERSION.search(said)
     if code is not None and (why := _TOR_ERRORS.get(int(code[1], 16))) is not None:
-        return f"Tor does not connect: {why}"
+        return f"Tor cannot connect: {why}"
     if version is None:
-        return f"the proxy does not connect: {said}"
+        return f"the proxy cannot connect: {said}"
     if version[1] == str(ord("H")):  # the first byte of "HTTP/1.1 400 Bad Request"
-        return "this is not a SOCKS5 proxy: it answered like HTTP. Give its SOCKS5 port, such as 9050 of Tor"
-    return "this is not a SOCKS5 proxy: it answered in another protocol. Give its SOCKS5 port, such as 9050 of Tor"
+        return "this is not a SOCKS5 proxy: it answered like HTTP. Use its SOCKS5 port, such as Tor's 9050"
+    return "this is not a SOCKS5 proxy: it answered in another protocol. Use its SOCKS5 port, such as Tor's 9050"

@@ -70,7 +70,7 @@ class RelayedTransactions:
             peer if isinstance(peer, Address) else Address.parse(peer, network.default_port) for peer in peers
         )
         if not self.addresses:
-            raise ParameterError("no peer given: transactions are relayed by peers")
+            raise ParameterError("name at least one peer: transactions are relayed by peers")
         self.network = network
         self.received: int = 0
         """Number of transactions received so far."""

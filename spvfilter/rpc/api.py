@@ -111,7 +111,7 @@ class NodeApi(Protocol):
 def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
     """Parse the answer to getblockchaininfo. Raises NodeAnswerError if it is malformed."""
     if not isinstance(found, dict):
-        raise NodeAnswerError(f"{endpoint}: its description of the chain is not a JSON object")
+        raise NodeAnswerError(f"{endpoint}: its chain information is not a JSON object")
     name, height, best, pruned = (
         found.get("chain"),
         found.get("blocks"),
@@ -120,7 +120,7 @@ def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
     )
     first = found.get("pruneheight", 0) if pruned is True else 0
     if not isinstance(name, str) or not name.isascii() or not name.isalnum() or len(name) > 40:
-        raise NodeAnswerError(f"{endpoint}: its description of the chain does not name the network")
+        raise NodeAnswerError(f"{endpoint}: its chain information does not name the network")
     if type(height) is not int or not 0 <= height < MOST_BLOCKS:
         raise NodeAnswerError(f"{endpoint}: the height of its chain is not a number from 0 to {MOST_BLOCKS - 1:,}")
     challenge, headers = found.get("signet_challenge"), found.get("headers")
@@ -139,21 +139,21 @@ def parsed_hash(text: object, endpoint: Endpoint) -> bytes:
     """Parse a hash in display order. Raises NodeAnswerError if it is malformed."""
     raw = parsed_hex(text, HASH_SIZE, endpoint)
     if len(raw) != HASH_SIZE:
-        raise NodeAnswerError(f"{endpoint}: a hash is {HASH_SIZE} bytes long, but this answer is {len(raw)}")
+        raise NodeAnswerError(f"{endpoint}: a hash must be {HASH_SIZE} bytes long, not {len(raw)}")
     return raw[::-1]
 
 
 def parsed_txids(found: object, endpoint: Endpoint) -> list[bytes]:
     """Parse the array or the object that getrawmempool returns. Raises NodeAnswerError if it is malformed."""
     if not isinstance(found, Iterable) or isinstance(found, str):
-        raise NodeAnswerError(f"{endpoint}: its list of the mempool is not a JSON array or object of txids")
+        raise NodeAnswerError(f"{endpoint}: its mempool listing is not a JSON array or object of txids")
     return [parsed_hash(each, endpoint) for each in found]
 
 
 def parsed_hex(text: object, most: int, endpoint: Endpoint) -> bytes:
     """Parse up to `most` bytes in hex. Raises NodeAnswerError for malformed hex and for more bytes."""
     if not isinstance(text, str) or len(text) > 2 * most:
-        raise NodeAnswerError(f"{endpoint}: the answer is not a text with at most {most:,} bytes in hex")
+        raise NodeAnswerError(f"{endpoint}: the answer must be text of at most {most:,} bytes in hex")
     try:
         return bytes.fromhex(text)
     except ValueError:

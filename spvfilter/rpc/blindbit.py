@@ -71,8 +71,8 @@ class BlindBitOracle:
             raise NodeNetworkError(f"{self.endpoint}: the tweak server is not on {network}")
         if not any(info.get(name) is True for name in _FULL):
             raise NodeRefusedError(
-                f"{self.endpoint}: the tweak server does not say that its index is full, so it could miss payments: use"
-                " another one"
+                f"{self.endpoint}: the tweak server does not say that its index is complete, so it could miss payments:"
+                " use another one"
             )
 
     async def tweaks(self, height: int) -> tuple[bytes, list[bytes]]:
@@ -115,4 +115,4 @@ class BlindBitOracle:
         return found
 
     def _malformed(self, how: str) -> NodeAnswerError:
-        return NodeAnswerError(f"{self.endpoint}: the tweak server gave an answer {how}")
+        return NodeAnswerError(f"{self.endpoint}: the tweak server returned an answer {how}")

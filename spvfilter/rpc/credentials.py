@@ -68,7 +68,7 @@ class CookieFile:
             ) from None
         text = raw.rstrip(b"\r\n")
         if len(raw) > _LONGEST or b":" not in text or not text.isascii() or not text.decode("ascii").isprintable():
-            raise NodeRefusedError(f"{self.path}: not a cookie file, which has one line USER:PASSWORD")
+            raise NodeRefusedError(f"{self.path}: not a cookie file, which contains a single line USER:PASSWORD")
         return text.decode("ascii")
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ class Endpoint:
         """
         if "@" in url:
             raise ParameterError(
-                "a URL with a user or password in it is refused, as URLs are shown: give credentials apart"
+                "a URL must not contain a user or password, because URLs are shown: pass credentials separately"
             )
         found = _URL.fullmatch(url)
         if found is None:

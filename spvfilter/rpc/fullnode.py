@@ -142,7 +142,9 @@ class FullNode:
                     f"{endpoint}: the node is on {info.name}: its genesis block is not that of {network}"
                 )
             if info.signet_challenge not in (None, network.signet_challenge):
-                raise NodeNetworkError(f"{endpoint}: the node is on the signet of another challenge, not on {network}")
+                raise NodeNetworkError(
+                    f"{endpoint}: the node is on a signet with a different challenge, not on {network}"
+                )
             yield cls(api, endpoint, network, patience)
 
     @property
@@ -280,9 +282,9 @@ class FullNode:
             listed = _Listed(first, from_time, to_time)
             if (listing := await self._listed(listed, last, skip_pruned)) is not None:
                 return listing
-            self.patience.tell(f"{self.endpoint}: its chain changed while it was listed; listing it again")
+            self.patience.tell(f"{self.endpoint}: its chain changed during the listing; listing it again")
             await self.patience.pause(_CHANGE_PAUSE_S)
-        raise NodeChainError(f"{self.endpoint}: its chain changed {_MOST_CHANGES} times while it was listed")
+        raise NodeChainError(f"{self.endpoint}: its chain changed {_MOST_CHANGES} times during the listing")
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         return await self.patience.ask(call)
@@ -353,7 +355,7 @@ class FullNode:
             digest = hashes[-HASH_SIZE:]
         listing = listed.listing()
         if not len(listing):
-            raise SourceError(f"{self.endpoint}: no block up to height {last:,} is in the range of dates")
+            raise SourceError(f"{self.endpoint}: no block up to height {last:,} lies within the dates")
         above = () if listed.is_ended else above
         if skip_pruned and listing.first < info.prune_height <= listing.last:
             asks = first > 0 or listed.has_time
@@ -363,8 +365,8 @@ class FullNode:
             return Listing(info.prune_height, hashes[cut - HASH_SIZE : cut], hashes[cut:], (*below, *above))
         if listing.first < info.prune_height:
             raise NodePrunedError(
-                f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: scan from this"
-                " height on (--from-height), or ask a node that has them"
+                f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: scan from that "
+                "height on (--from-height), or use a node that has them"
             )
         return replace(listing, missing=above)
 
@@ -381,7 +383,7 @@ class FullNode:
         Raises NodeAnswerError if the first header is not the header of the requested block.
         """
         if len(headers) % HEADER_SIZE:
-            raise NodeAnswerError(f"{self.endpoint}: {len(headers)} bytes are not headers of {HEADER_SIZE} bytes each")
+            raise NodeAnswerError(f"{self.endpoint}: {len(headers)} bytes are not whole {HEADER_SIZE}-byte headers")
         hashes = header_hashes(headers)
         if hashes[:HASH_SIZE] not in (b"", digest):
             raise NodeAnswerError(f"{self.endpoint}: the headers do not begin with block {hash_to_hex(digest)}")

@@ -164,7 +164,7 @@ class HttpClient:
         async for piece in answer.aiter_raw():
             body += piece
             if len(body) > most:
-                raise NodeAnswerError(f"{self.endpoint}: the answer has more than {most:,} bytes")
+                raise NodeAnswerError(f"{self.endpoint}: the answer exceeds {most:,} bytes")
         return Reply(
             answer.status_code, answer.headers.get("content-type", "").partition(";")[0].strip().lower(), bytes(body)
         )
@@ -180,7 +180,7 @@ def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) ->
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")
     if reply.status == HTTPStatus.FORBIDDEN:
         raise NodeRefusedError(
-            f"{endpoint}: the node forbids the request (403): see its options rpcallowip and rpcwhitelist"
+            f"{endpoint}: the node forbids the request (403): check its options rpcallowip and rpcwhitelist"
         )
     if reply.status in _BUSY:
         raise NodeBusyError(

@@ -21,12 +21,12 @@ def spent_of_details(found: object, endpoint: Endpoint) -> list[list[SpentOutput
     """
     txs = found.get("tx") if isinstance(found, dict) else None
     if not isinstance(txs, list) or not 1 <= len(txs) <= MAX_BLOCK_TRANSACTIONS:
-        raise NodeAnswerError(f"{endpoint}: its details of a block have no list of transactions")
+        raise NodeAnswerError(f"{endpoint}: its block details contain no list of transactions")
     spent: list[list[SpentOutput]] = []
     for tx in txs[1:]:
         inputs = tx.get("vin") if isinstance(tx, dict) else None
         if not isinstance(inputs, list):
-            raise NodeAnswerError(f"{endpoint}: its details of a transaction have no list of inputs")
+            raise NodeAnswerError(f"{endpoint}: its transaction details contain no list of inputs")
         spent.append([])
         for each in inputs:
             coin = each.get("prevout") if isinstance(each, dict) else None
@@ -68,7 +68,7 @@ def parsed_utxos(body: bytes, count: int, endpoint: Endpoint) -> list[TxOut | No
         total = reader.compact_size("coin count")
         there = [at // 8 < len(bitmap) and bitmap[at // 8] >> at % 8 & 1 for at in range(count)]
         if len(bitmap) != -(-count // 8) or total != sum(there):
-            raise NodeAnswerError(f"{endpoint}: its answer has {total} coins, which its bitmap does not name")
+            raise NodeAnswerError(f"{endpoint}: its answer contains {total} coins, which do not match its bitmap")
         coins = iter([_coin(reader) for _ in range(total)])
         return [next(coins) if is_there else None for is_there in there]
     except (FormatError, ParameterError) as error:

@@ -67,7 +67,7 @@ class Rest:
             return None
         body = self._body(reply, _BINARY)
         if len(body) != HASH_SIZE:
-            raise NodeAnswerError(f"{self._endpoint}: a hash is {HASH_SIZE} bytes long, but this answer is {len(body)}")
+            raise NodeAnswerError(f"{self._endpoint}: a hash must be {HASH_SIZE} bytes long, not {len(body)}")
         return body
 
     async def headers(self, first: bytes, height: int, count: int) -> bytes:

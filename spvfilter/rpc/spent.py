@@ -74,7 +74,7 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
         count, at = read_compact_size(answer, at, "spent output count")
         if count * _LEAST_OUTPUT > len(answer) - at:
             raise FormatError(
-                f"truncated: {count} outputs claimed, {len(answer) - at} bytes left",
+                f"truncated: {count} outputs, but only {len(answer) - at} bytes left",
                 offset=start,
                 field="spent output count",
             )
@@ -99,7 +99,9 @@ def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
     """Append the undo record's form of the output at offset `at`, and return the offset behind the output."""
     value = int.from_bytes(answer[at : at + 8], "little")
     if value > MAX_MONEY:
-        raise FormatError(f"an output is worth 0 to {MAX_MONEY} satoshi, not {value}", offset=at, field="spent value")
+        raise FormatError(
+            f"an output must be worth 0 to {MAX_MONEY} satoshi, not {value}", offset=at, field="spent value"
+        )
     size, script = read_compact_size(answer, at + 8, "spent script")
     end = script + size
     if end > len(answer):

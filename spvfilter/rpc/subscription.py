@@ -35,7 +35,7 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
     except ImportError:
         raise ParameterError(f"a node's ZMQ notices need pyzmq; {remedy('zmq')}") from None
     if not addresses:
-        raise ParameterError("give at least one address of ZMQ notices")
+        raise ParameterError("pass at least one address for ZMQ notices")
     for address in addresses:
         if _ADDRESS.fullmatch(address) is None or (
             address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535

@@ -76,7 +76,7 @@ class TxNotices:
             self._receiving = None
             if len(parts) != 3 or parts[0] != _TOPIC or len(parts[2]) != 4:
                 self.malformed += 1
-                _log.debug("a ZMQ message of an unknown form was skipped")
+                _log.debug("skipped a ZMQ message in an unknown format")
             elif self._is_new(int.from_bytes(parts[2], "little"), hash(parts[1])):
                 self.received += 1
                 return parts[1]
@@ -105,7 +105,7 @@ class TxNotices:
             self.restarts += 1
             self._recent.clear()
             self._missing.clear()
-            _log.warning("the node's counter of transactions began again: some may be missing")
+            _log.warning("the node's transaction counter started again: some may be missing")
             return
         self.lost += missing
         self._missing.update(dict.fromkeys(range(max(before + 1, counter - _RECENT), counter)))

@@ -200,7 +200,7 @@ def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callab
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        (("http://alice:geheim@127.0.0.1:8332",), "a URL with a user or password in it is refused"),
+        (("http://alice:geheim@127.0.0.1:8332",), "a URL must not contain a user or password"),
         (("http://127.0.0.1:8332/wallet/geheim",), "not a URL of a node"),
         (("http://127.0.0.1:1", "http://127.0.0.1:2"), "the URL of a node must be the only PATH"),
         (("http://127.0.0.1:1", "blocks"), "the URL of a node must be the only PATH"),

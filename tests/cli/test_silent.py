@@ -203,8 +203,8 @@ def test_a_parent_in_the_mempool_shows_its_outputs(run: Any, watch_file: Path) -
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("watch", "--connect", "127.0.0.1:1"), "name your node by --node"),
-        (("electrum", "--connect", "127.0.0.1:1", "--db", "wallet.db"), "name your node by --node"),
+        (("watch", "--connect", "127.0.0.1:1"), "name your node with --node"),
+        (("electrum", "--connect", "127.0.0.1:1", "--db", "wallet.db"), "name your node with --node"),
         (("privacy",), "filters cannot find payments to silent payment addresses"),
         (("filterload",), "filters cannot find payments to silent payment addresses"),
     ],

@@ -482,7 +482,7 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
         assert ElectrumServer(client, port=0).status
     async with client:
         async with ElectrumServer(client, port=0) as server:
-            with pytest.raises(NotRunningError, match="running already"):
+            with pytest.raises(NotRunningError, match="already running"):
                 await server.__aenter__()
             taken = ElectrumServer(client, port=server.port)
             with pytest.raises(OSError, match="address already in use"):

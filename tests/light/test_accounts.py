@@ -136,7 +136,7 @@ async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Pat
                     await asyncio.sleep(0.01)
             await client.remove_account("bob")
             await client.remove(address(0, 0))
-            with pytest.raises(ParameterError, match="no entry would be left"):
+            with pytest.raises(ParameterError, match="no entries would be left"):
                 await client.remove_account("alice again")
         assert watch.accounts == ("alice again",)
         Store.open(path, REGTEST).close()  # the store checks every row
@@ -199,7 +199,7 @@ async def test_keychain_without_an_account_moves_into_one_without_events(mode: s
         assert watch.keychains[0].account == "alice"
         other = base()
         other.add_account("bob", chain(1))
-        with pytest.raises(ParameterError, match="of account 'alice'"):
+        with pytest.raises(ParameterError, match="belongs to account 'alice'"):
             async with client_of(other, node, mode, path):
                 pass
 

@@ -303,7 +303,7 @@ def test_calls_outside_the_with_block_raise(served: Served) -> None:
                 call()
         with client:
             until_synced(client)
-            with pytest.raises(NotRunningError, match="running already"):
+            with pytest.raises(NotRunningError, match="already running"):
                 client.__enter__()
             assert client.tip_height == served.regtest.height
         client.__exit__(None, None, None)  # a second exit has no effect
@@ -457,5 +457,5 @@ def test_no_thread_is_left_after_the_exit(served: Served, monkeypatch: pytest.Mo
 
 def test_a_forked_child_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
     ran = program(served, tmp_path, FORK)
-    said = "NotRunningError the client runs in another process: a forked child needs a client of its own\nleft\n"
+    said = "NotRunningError the client runs in another process: a forked child needs its own client\nleft\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{said}True\n1\n", "")

@@ -147,7 +147,7 @@ async def test_several_entries_are_removed_together_or_not_at_all() -> None:
         assert len(run.client.watch) == len(world.locks)
         assert run.client.watch == run.client.watch.copy()
         assert await found(run) == world.scan()
-        with pytest.raises(ParameterError, match="no entry would be left"):
+        with pytest.raises(ParameterError, match="no entries would be left"):
             await run.client.remove(*(lock.script_pubkey for lock in world.locks))
 
 

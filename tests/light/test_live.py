@@ -358,7 +358,7 @@ async def test_a_broadcast_without_a_peer_is_refused_and_not_recorded() -> None:
     async with Node(world.regtest) as node:
         port = f"{node.host}:{node.port}"
     async with running(world, port, limits=IMPATIENT) as run:
-        with pytest.raises(UselessPeerError, match="accepts the transaction"):
+        with pytest.raises(UselessPeerError, match="has accepted the transaction"):
             await run.client.broadcast(raw)
         assert not await run.client.matches()
 

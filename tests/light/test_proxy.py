@@ -90,18 +90,18 @@ FAILURES: dict[str, tuple[SocksProxy, str]] = {
     "not allowed": (SocksProxy(reply=b"\x05\x02\x00\x01" + bytes(6)), "Connection not allowed by ruleset"),
     "Tor's own code": (
         SocksProxy(reply=b"\x05\xf4\x00\x01" + bytes(6)),
-        "asks for client authorization",
+        "requires client authorization",
     ),
     "name unknown": (SocksProxy(), "Host unreachable"),
     "wants a login": (SocksProxy(user=("a", "b")), "No acceptable authentication methods"),
     "closes": (SocksProxy(reply=b""), "Connection closed unexpectedly"),
-    "closes at once": (SocksProxy(greeting=b""), "the proxy does not connect: "),
+    "closes at once": (SocksProxy(greeting=b""), "the proxy cannot connect: "),
     "half a reply": (SocksProxy(reply=b"\x05\x00\x00\x01\x7f"), "Connection closed unexpectedly"),
     "another protocol": (
         SocksProxy(greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n"),
         "this is not a SOCKS5 proxy: it answered like HTTP",
     ),
-    "no text": (SocksProxy(reply=b"\x05\x00\x00\x03\x02\xff\xff\x00\x00"), "the proxy does not connect: "),
+    "no text": (SocksProxy(reply=b"\x05\x00\x00\x03\x02\xff\xff\x00\x00"), "the proxy cannot connect: "),
     "hangs": (SocksProxy(silent=True), "no connection through the proxy within 0.2 s"),
 }
 
@@ -305,10 +305,10 @@ async def test_seeds_are_not_asked_without_discovery(monkeypatch: pytest.MonkeyP
 async def test_if_no_seed_answers_the_client_raises_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asyncio.all_tasks()
     asked = answering(monkeypatch, {"seed.one.example": []})
-    with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
+    with pytest.raises(UselessPeerError, match="no DNS seed returned an address"):
         async with LightClient(discovering(World(mature=0), 1), discover=True) as client:
             run = Run(client)
-            with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
+            with pytest.raises(UselessPeerError, match="no DNS seed returned an address"):
                 await run.until(lambda books: False)
             assert {warning.address for warning in run.books.warnings} == set(SEEDS)
     assert sorted(asked) == sorted([*SEEDS, *(f"x49.{seed}" for seed in SEEDS)])
@@ -317,14 +317,14 @@ async def test_if_no_seed_answers_the_client_raises_and_closes(monkeypatch: pyte
 
 
 def test_seeds_are_never_asked_through_a_proxy(looked_up: list[str]) -> None:
-    with pytest.raises(ParameterError, match="DNS seeds are not asked through a proxy"):
+    with pytest.raises(ParameterError, match="DNS seeds are not used with a proxy"):
         LightClient(WatchList(MAINNET), discover=True, proxy="socks5://127.0.0.1:9050")
     assert not looked_up
 
 
 async def test_discovery_through_a_proxy_needs_a_peer_or_an_address(looked_up: list[str], tmp_path: Path) -> None:
     watch = discovering(World(mature=0), 1)
-    with pytest.raises(ParameterError, match="the database has no address of a peer: name peers"):
+    with pytest.raises(ParameterError, match="the database contains no peer addresses: name peers"):
         async with LightClient(watch, discover=True, proxy="socks5://127.0.0.1:9050", store=tmp_path / "w.db"):
             raise AssertionError("entered")
     assert not looked_up

@@ -117,7 +117,7 @@ async def test_a_psbt_has_what_a_signer_needs(tmp_path: Path, has_origin: bool) 
 
 
 async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="name your node by --node"):
+    with pytest.raises(ParameterError, match="name your node with --node"):
         async with LightClient(watching(), peers=["127.0.0.1:1"]):
             pass
     with pytest.raises(InexpressibleError):
@@ -133,7 +133,7 @@ async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
         ) as run,
     ):
         await run.synced(world)
-    with pytest.raises(ParameterError, match="name your node by --node"):
+    with pytest.raises(ParameterError, match="name your node with --node"):
         async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=path):
             pass
 
@@ -148,7 +148,7 @@ async def test_peers_without_compact_filters_are_of_no_use() -> None:
         running(world, useless, limits=LIMITS, mode="auto", watch=watching(), spent_source=Source(world)) as run,
     ):
         await run.until(lambda books: books.warnings)
-        assert "serves no compact filters" in str(run.books.warnings[0].error)
+        assert "does not serve compact filters" in str(run.books.warnings[0].error)
         assert (await run.client.status()).way is not Mode.BIP37
 
 
@@ -350,7 +350,7 @@ async def test_an_account_is_added_to_a_running_client(tmp_path: Path) -> None:
     async with Node(world.regtest) as node:
         async with running(world, node, limits=LIMITS, store=path, mode="compact", watch=watch) as run:
             await run.synced(world)
-            with pytest.raises(ParameterError, match="name your node by --node"):
+            with pytest.raises(ParameterError, match="name your node with --node"):
                 await run.client.add_account("gifts", WALLET.descriptor)
         async with running(
             world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)

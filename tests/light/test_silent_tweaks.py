@@ -258,7 +258,7 @@ async def test_an_account_is_added_and_removed_by_tweaks(tmp_path: Path) -> None
 
 async def test_one_source_is_enough() -> None:
     world = SilentWorld()
-    with pytest.raises(ParameterError, match="give either spent_source or tweak_source"):
+    with pytest.raises(ParameterError, match="pass either spent_source or tweak_source"):
         LightClient(watching(), peers=["127.0.0.1:1"], spent_source=Source(world), tweak_source=TweakServer(world))
     with pytest.raises(TypeError, match="tweak_source: expected a BlindBitOracle"):
         LightClient(watching(), peers=["127.0.0.1:1"], tweak_source=Source(world))  # type: ignore[arg-type]

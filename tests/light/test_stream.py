@@ -266,7 +266,7 @@ async def test_error_follows_the_last_event_with_the_same_traceback() -> None:
     streams = [EventStream(kept.hub) for _ in range(3)]
     kept.put(found(1))
     try:
-        raise UselessPeerError("no peer is left")
+        raise UselessPeerError("no peers are left")
     except UselessPeerError as error:
         kept.hub.end(error)
     lengths = set()

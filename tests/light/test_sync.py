@@ -144,7 +144,7 @@ async def test_a_chain_below_the_networks_minimum_work_is_not_synced() -> None:
             if isinstance(event, PeerWarning):
                 assert (
                     str(event.error)
-                    == "has no chain of the network's minimum work; it may be in its initial block download"
+                    == "does not have a chain with the network's minimum work; it may be in its initial block download"
                 )
                 assert not event.banned
                 break

@@ -80,7 +80,7 @@ async def test_a_client_is_entered_once_at_a_time() -> None:
         client, before = client_of(world, node), asyncio.all_tasks()
         for _ in range(2):
             async with client:
-                with pytest.raises(NotRunningError, match="running already"):
+                with pytest.raises(NotRunningError, match="already running"):
                     await client.__aenter__()
                 async for event in client.events():
                     if isinstance(event, Synced):
@@ -519,7 +519,7 @@ async def test_a_private_transaction_reaches_only_another_host() -> None:
             assert len(world.regtest.mempool) + len(other.mempool) == 1
         async with running(world, node, mode="compact") as run:
             await run.synced(world)
-            with pytest.raises(PrivacyError, match="every known address is connected"):
+            with pytest.raises(PrivacyError, match="every known address is already connected"):
                 await run.client.broadcast(
                     build_tx([STRANGER.spends(OutPoint(bytes(32), 1))], [STRANGER.pays(1)]), private=True
                 )

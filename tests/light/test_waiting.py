@@ -149,9 +149,9 @@ async def test_events_continue_after_a_snapshot_and_across_restarts(mode: str, t
                     with pytest.raises(ParameterError):
                         await run.client.set_bookmark("test", wrong)
                 for name in ("\ud800", None, b"test"):
-                    with pytest.raises(ParameterError, match="name of a reader"):
+                    with pytest.raises(ParameterError, match="a reader's name"):
                         await run.client.bookmark(name)  # type: ignore[arg-type]  # wrong types
-                    with pytest.raises(ParameterError, match="name of a reader"):
+                    with pytest.raises(ParameterError, match="a reader's name"):
                         await run.client.set_bookmark(name, 0)  # type: ignore[arg-type]
         assert sum(isinstance(event, RunStarted) for event in told) == 3
         for before, event in pairwise(told):
@@ -263,6 +263,7 @@ async def test_a_restarted_node_has_another_chain(
                     await asyncio.sleep(0.01)
                 wait.cancel()
     assert caplog.messages == [
-        f"not synced yet: {address}: has another chain, of height {height}: it lacks blocks 1 to 200 of the chain that"
-        " this client follows, and has no more work than that. To follow this node, start with a new database (--db)"
+        f"not synced yet: {address}: has a different chain, of height {height}: it lacks blocks 1 to 200 of the chain"
+        " that this client follows, and has no more work than that."
+        " To follow this node, start with a new database (--db)"
     ]

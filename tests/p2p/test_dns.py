@@ -64,7 +64,7 @@ async def test_a_seed_that_hangs_does_not_delay_the_others() -> None:
 async def test_a_seed_without_addresses_is_an_error() -> None:
     (answer,) = await ask_seeds(["a"], 0x49, Resolver({"x49.a": [], "a": []}))
     assert answer.hosts == ()
-    assert str(answer.error) == "gave no address"
+    assert str(answer.error) == "returned no address"
 
 
 async def test_only_the_first_hosts_of_a_long_answer_are_used() -> None:

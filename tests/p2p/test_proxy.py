@@ -10,16 +10,16 @@ import pytest
 from spvfilter.p2p.proxy import Proxy
 
 REPLIES = {
-    b"\x05\xf0": "finds no descriptor of this onion service",
+    b"\x05\xf0": "cannot find a descriptor of this onion service",
     b"\x05\xf1": "descriptor of this onion service is invalid",
     b"\x05\xf2": "introduction points",
     b"\x05\xf3": "rendezvous",
-    b"\x05\xf4": "asks for client authorization",
-    b"\x05\xf5": "refuses the client authorization",
+    b"\x05\xf4": "requires client authorization",
+    b"\x05\xf5": "rejects Tor's client authorization",
     b"\x05\xf6": "not a valid onion address",
     b"\x05\xf7": "took too long",
-    b"\x05\x05": "the proxy does not connect: Connection refused",
-    b"\x05\xee": "the proxy does not connect: Invalid reply code: 0XEE",
+    b"\x05\x05": "the proxy cannot connect: Connection refused",
+    b"\x05\xee": "the proxy cannot connect: Invalid reply code: 0XEE",
 }
 
 

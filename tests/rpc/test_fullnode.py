@@ -138,7 +138,7 @@ async def test_a_long_chain_is_listed_in_overlapping_pieces(
             assert (await node.listing(from_time=times[at])).first == next(
                 n for n, time in enumerate(times) if time >= times[at]
             )
-        with pytest.raises(SourceError, match=r"no block up to height .* is in the range of dates"):
+        with pytest.raises(SourceError, match=r"no block up to height .* lies within the dates"):
             await node.listing(from_time=max(times) + 1)
         for at in (1, 29, 30, 31, 70):
             end = next((n for n, time in enumerate(times) if time > times[at]), len(times))
@@ -188,7 +188,7 @@ async def test_a_wrong_password_is_refused_and_never_shown(core: CoreNode, caplo
 
 async def test_a_forbidden_address_is_reported(core: CoreNode) -> None:
     core.faults.append(about("", response(403)))
-    with pytest.raises(NodeRefusedError, match=r"\(403\): see its options rpcallowip"):
+    with pytest.raises(NodeRefusedError, match=r"\(403\): check its options rpcallowip"):
         async with opened(core, "rest"):
             pass
 
@@ -261,7 +261,7 @@ async def test_node_of_another_signet_is_refused(core: CoreNode, way: str) -> No
             async with opening as node:
                 assert (await node.info()).signet_challenge == b"\x51"
         else:
-            with pytest.raises(NodeNetworkError, match="on the signet of another challenge, not on signet"):
+            with pytest.raises(NodeNetworkError, match="on a signet with a different challenge, not on signet"):
                 async with opening:
                     pass
 
@@ -272,7 +272,7 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
         with pytest.raises(
-            NodePrunedError, match=r"has pruned the blocks below height 50: scan from this height on \(--from-height\)"
+            NodePrunedError, match=r"has pruned the blocks below height 50: scan from that height on \(--from-height\)"
         ):
             await node.listing(20)
         assert (await node.listing(50)).first == 50
@@ -324,7 +324,7 @@ async def test_an_oversized_response_is_not_read_completely(core: CoreNode, way:
         head += "Content-Length: 64000000\r\n"
     async with opened(core, way) as node:
         core.faults.append(about(BLOCK[way], (head + "\r\n").encode() + piece * (6 if way == "rest" else 12)))
-        with pytest.raises(NodeAnswerError, match=r"the answer has more than [\d,]+ bytes"):
+        with pytest.raises(NodeAnswerError, match=r"the answer exceeds [\d,]+ bytes"):
             await node.block(core.hashes[3])
 
 
@@ -407,7 +407,7 @@ def rpc_answer(value: object) -> bytes:
         (rpc_answer([]), "expected 1 result with the ids"),
         (rpc_answer({"result": 1, "error": None, "id": 77}), "expected 1 result with the ids"),
         (rpc_answer({"result": 1, "error": None, "id": False}), "expected 1 result with the ids"),
-        (rpc_answer({"result": 5, "error": None, "id": 0}), "not a text with at most 4,000,000 bytes in hex"),
+        (rpc_answer({"result": 5, "error": None, "id": 0}), "must be text of at most 4,000,000 bytes in hex"),
         (rpc_answer({"result": "zz", "error": None, "id": 0}), "not hex"),
         (
             rpc_answer({"result": None, "error": {"code": -32601, "message": "Method not found"}, "id": 0}),
@@ -479,11 +479,11 @@ async def test_the_chain_info_of_the_node_is_checked(core: CoreNode, way: str, w
 @pytest.mark.parametrize(
     ("cause", "wrong"),
     [
-        ("81 bytes are not headers", lambda raws: raws[0][:80] + b"\0"),
+        ("81 bytes are not whole 80-byte headers", lambda raws: raws[0][:80] + b"\0"),
         ("the headers do not begin with block", lambda raws: raws[1][:80]),
         ("its header 11 is invalid", lambda raws: raws[0][:80] + raws[2][:80]),
         ("its header 11 is invalid", lambda raws: raws[0][:80] + unproven(raws[1])),
-        (r"more than [\d,]+ bytes", lambda raws: b"".join(raw[:80] for raw in raws) * 30),
+        (r"exceeds [\d,]+ bytes", lambda raws: b"".join(raw[:80] for raw in raws) * 30),
     ],
 )
 async def test_false_headers_are_refused(core: CoreNode, cause: str, wrong: Callable[[list[bytes]], bytes]) -> None:
@@ -519,7 +519,7 @@ async def test_a_chain_that_changes_during_listing_is_listed_again(
         word = f"/rest/headers/{core.hashes[24][::-1].hex()}" if way == "rest" else "[28]"
         core.faults.append(lambda request: shorten(request) if request.about(word) else None)
         assert (await node.listing()).hashes == b"".join(block_hash(raw) for raw in whole[:20])
-    assert pauses.told == [f"{core.url}: its chain changed while it was listed; listing it again"]
+    assert pauses.told == [f"{core.url}: its chain changed during the listing; listing it again"]
 
 
 @WAYS
@@ -533,7 +533,7 @@ async def test_listing_a_chain_that_always_changes_ends(core: CoreNode, way: str
                 rpc_answer(info if way == "rest" else {"result": info, "id": 0}),
             )
         )
-        with pytest.raises(NodeChainError, match="its chain changed 5 times while it was listed"):
+        with pytest.raises(NodeChainError, match="its chain changed 5 times during the listing"):
             await node.listing()
     assert len(pauses.slept) == 5
 

@@ -98,7 +98,7 @@ async def test_bad_addresses_are_refused() -> None:
         with pytest.raises(ParameterError, match="a ZMQ address must be"):
             async with TxNotices.subscribed([address]):
                 pass
-    with pytest.raises(ParameterError, match="at least one address of ZMQ notices"):
+    with pytest.raises(ParameterError, match="at least one address for ZMQ notices"):
         async with TxNotices.subscribed([]):
             pass
 

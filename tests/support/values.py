@@ -191,7 +191,7 @@ ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
     "NodeRpcError": (("Method not found",), {"code": -32601}),
-    "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
+    "LieError": (("transaction 00",), {"cause": "a transaction that nobody asked for"}),
     "TxRefusedError": (("every peer refuses it", (("10.0.0.1:8333", "bad-txns (0x10)"),)), {}),
     "TxCheckError": (("it pays a fee of 5 satoshi", ("fee too low",)), {"can_force": True}),
     "TxConflictError": (("it spends what another has spent", bytes(32), 7), {}),

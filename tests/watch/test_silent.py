@@ -423,7 +423,7 @@ def test_a_compiled_list_and_a_pickle_refuse_scan_keys(tmp_path: Path) -> None:
         pickle.dumps(watch)
     with pytest.raises(TypeError, match="private scan key"):
         pickle.dumps(watch.keychains[0])
-    with pytest.raises(ParameterError, match="name your node by --node"):
+    with pytest.raises(ParameterError, match="name your node with --node"):
         check_followable(watch.index)
 
 

@@ -244,7 +244,7 @@ class BloomSearch:
         if self._has_warned or peer.profile.transport is Transport.V2 or is_sheltered(peer.profile.host):
             return
         self._has_warned = True
-        danger = "receives the BIP-37 filter without encryption: others on the way can learn the wallet's addresses"
+        danger = "receives the BIP-37 filter unencrypted: others on the way can learn the wallet's addresses"
         advice = "use mode compact, a node with v2 transport, or an onion address"
         self._context.out.emit(PeerWarning(peer.address, PrivacyError(f"{danger}; {advice}"), False))
 

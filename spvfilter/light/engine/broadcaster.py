@@ -523,7 +523,7 @@ class Broadcaster:
             record.is_missing = True
             self._missing.setdefault(peer, []).append((own, record))
         elif is_conclusive and (_core_version(peer) or 0) >= _SEQUENCES and self._is_independent(own):
-            self._reject_by(own, peer, record, "does not have it after its next round of announcements")
+            self._reject_by(own, peer, record, "still does not have it after its next round of announcements")
 
     @property
     def reject_s(self) -> float:
@@ -745,13 +745,13 @@ class Broadcaster:
     def _unanswered(self, own: OwnTx) -> UselessPeerError:
         if own.private is not None:
             return UselessPeerError(
-                "no new peer accepts the private transaction yet: the wallet keeps it, tells no connected peer, and"
-                " tries other new peers; abandon it to use its coins again"
+                "no new peer has accepted the private transaction yet: the wallet keeps it, does not tell connected"
+                " peers, and tries other new peers; abandon it to use its coins again"
             )
         peers = len(self._context.pool.connected())
         return UselessPeerError(
-            f"none of the {peers} connected peers accepts the transaction yet: the wallet keeps it and announces it to"
-            " every new peer; abandon it to use its coins again"
+            f"none of the {peers} connected peers has accepted the transaction yet: the wallet keeps it and"
+            " announces it to every new peer; abandon it to use its coins again"
         )
 
     def _may_accept(self, own: OwnTx, now: float) -> bool:
@@ -780,7 +780,7 @@ class Broadcaster:
             f"every peer that received the transaction rejected it: {told}", tuple(own.refused.items())
         )
         if rival is not None:
-            error = TxConflictError(f"it conflicts with {hash_to_hex(rival)}, and peers reject it: {told}", rival)
+            error = TxConflictError(f"it conflicts with {hash_to_hex(rival)}, so peers reject it: {told}", rival)
         self.answer(own, error)
         self._context.out.emit(*events)
         self.look()

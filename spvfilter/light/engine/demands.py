@@ -25,15 +25,15 @@ The node may have closed the connection in favor of other clients."""
 class Demand(Enum):
     """A request at which a busy node closes the connection. The value is the cause, in words for the user."""
 
-    RELAY = "the peer closes connections that want transactions: its slots for them may be full"
+    RELAY = "the peer closes connections that ask for transactions: its slots for them may be full"
     """Announcements of transactions, requested by version, filterload or filterclear (Core -inboundrelaypercent)."""
     BLOCKS = (
-        "the peer closes the connection at requests for filtered blocks and for blocks older than a week: its limit"
-        " for uploads (-maxuploadtarget) may be nearly used up"
+        "the peer closes the connection when asked for filtered blocks or blocks older than a week: its upload"
+        " limit (-maxuploadtarget) may be nearly used up"
     )
     """Filtered blocks, and blocks older than a week (Core net_processing.cpp ProcessGetBlockData)."""
     MEMPOOL = (
-        "the peer closes the connection at requests for its mempool: its limit for uploads (-maxuploadtarget) may be"
+        "the peer closes the connection when asked for its mempool: its upload limit (-maxuploadtarget) may be"
         " used up, or its slots may be full"
     )
     """The transactions of its mempool (BIP-35)."""

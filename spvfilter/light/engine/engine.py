@@ -622,7 +622,7 @@ class ClientEngine:
         context = self._context
         pool = context.pool
         if pool.exhausted(context.now):
-            context.out.end(UselessPeerError("no peer is left, as every peer lied: name other peers"))
+            context.out.end(UselessPeerError("no peers are left, because all of them lied: name other peers"))
             return
         pool.advance(context.now)
         self.changes.advance()
@@ -704,9 +704,9 @@ class ClientEngine:
             if peer.services & needed:
                 continue
             if mode is Mode.COMPACT:
-                error = UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)")
+                error = UselessPeerError("does not serve compact filters (NODE_COMPACT_FILTERS)")
             elif mode is Mode.BIP37 or search_mode is SearchMode.BLOOM:
-                error = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
+                error = UselessPeerError("does not serve BIP-37 filters (NODE_BLOOM)")
             else:
                 error = UselessPeerError("serves neither compact filters nor BIP-37 filters")
             self._context.pool.drop(peer, error, self._context.now)

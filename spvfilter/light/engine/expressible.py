@@ -25,8 +25,9 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: 
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
     if watch.windows.silent and not has_spent and not has_tweaks:
         raise ParameterError(
-            "peers alone do not show a client silent payments, sp(): name your node by --node (in Python: spent_source)"
-            " or a tweak server by --tweaks (tweak_source). `spvfilter scan` finds them in your node's blocks"
+            "a client cannot find silent payments, sp(), through peers alone: name your node with --node (in Python: "
+            "spent_source) or a tweak server with --tweaks (tweak_source). `spvfilter scan` finds them in your node's "
+            "blocks"
         )
     for keychain in watch.windows.silent:
         keychain.check_labels()
@@ -37,8 +38,8 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: 
 def too_many(labels: int) -> str:
     """Return the error message for more labels than a client can find by tweaks."""
     return (
-        f"a client finds at most {MOST_LABELS} labels by the tweaks of a server, not {labels:,}: name your node by"
-        " --node instead (in Python: spent_source)"
+        f"a client finds at most {MOST_LABELS} labels by the tweaks of a server, not {labels:,}: name your node with "
+        "--node instead (in Python: spent_source)"
     )
 
 
@@ -72,5 +73,5 @@ def check_addition(watch: TxOutIndex, ways: frozenset[Mode], mode: Mode) -> None
     if mode is Mode.AUTO and len(ways) == 1 and not ways & ways_of(watch):
         (way,) = ways
         raise InexpressibleError(
-            f"only mode {way} can find this entry, but it cannot find all earlier entries: use two clients", ()
+            f"only mode {way} can find this entry, but it cannot find all existing entries: use two clients", ()
         )

@@ -581,9 +581,9 @@ class FilterHeaders:
         self._ended = dict(
             [*self._ended.items(), (peer.address, context.rows.height if until is None else until)][-MAX_DISPUTERS:]
         )
-        blocks = f"block {height} and of {MAX_UNDECIDED} before it"
+        blocks = f"block {height} and the {MAX_UNDECIDED} before it"
         error = UselessPeerError(
-            f"commits to different filters than other peers for {blocks}, and no block shows which are true"
+            f"commits to different filters than other peers for {blocks}, and no block shows which ones are right"
         )
         assert stated.divergence is not None
         stated.divergence.is_ended, stated.divergence.resumed, supporters = True, until, self.supporters(height)

@@ -313,7 +313,7 @@ class PeerHeaders:
         chain, view = self._context.chain, self._views.get(peer)
         if chain.work < chain.network.min_chain_work:
             return UselessPeerError(
-                "has no chain of the network's minimum work; it may be in its initial block download"
+                "does not have a chain with the network's minimum work; it may be in its initial block download"
             )
         if view is not None and view.best and self._is_apart(view):
             return self._apart(peer)
@@ -326,6 +326,6 @@ class PeerHeaders:
         if not chain.network.min_chain_work:  # a network for tests, whose nodes may begin a new chain
             advice = ". To follow this node, start with a new database (--db)"
         return UselessPeerError(
-            f"has another chain, of height {stated}: it lacks blocks 1 to {chain.height} of the chain that this client"
-            f" follows, and has no more work than that{advice}"
+            f"has a different chain, of height {stated}: it lacks blocks 1 to {chain.height} of the chain that this"
+            f" client follows, and has no more work than that{advice}"
         )

@@ -332,7 +332,7 @@ class PeerPool:
             and all(peer.is_ready for peer in named)
             and self._begin_instead(now, lambda state: state.may_offer(service, now.wall))
         ):
-            self.drop(lacking[-1], IdleError("another may offer more"), now)
+            self.drop(lacking[-1], IdleError("another peer may offer more"), now)
 
     def _begin_instead(self, now: Instant, is_wanted: Callable[[AddressState], bool]) -> bool:
         """Begin a connection to a named address although all slots are in use.
@@ -601,11 +601,11 @@ class PeerPool:
         """Return the error that names a refused demand and the consequence."""
         match demand:
             case Demand.RELAY if self._mode is not Mode.BIP37:
-                advice = "for 10 minutes the client connects without them, and payments through it appear in blocks"
+                advice = "for 10 minutes, the client does not ask it for any, so it shows payments only in blocks"
             case Demand.BLOCKS if self._mode is not Mode.BIP37:
-                advice = "for 10 minutes the client asks it only for other blocks"
+                advice = "for 10 minutes, the client asks it only for other blocks"
             case Demand.MEMPOOL:
-                advice = "for a minute the client asks it only for new transactions"
+                advice = "for a minute, the client asks it only for new transactions"
             case _:
                 advice = "name other peers, or use mode compact"
         return UselessPeerError(f"{demand.value}; {advice}")
@@ -653,9 +653,7 @@ class PeerPool:
                 self._out.emit(PeerWarning(answer.seed, answer.error, False))
         if not self._peers and not self._states and not len(self.discovery.book):
             self._out.end(
-                UselessPeerError(
-                    "no DNS seed gave an address: check the Internet connection, or give the address of a node"
-                )
+                UselessPeerError("no DNS seed returned an address: check the Internet connection, or name a node")
             )
 
     # Questions

@@ -152,27 +152,27 @@ class PrivateBroadcast:
         """Return why a transaction cannot be sent privately, or None."""
         if not self._context.options.mempool:
             return (
-                "with mempool=False no peer announces a transaction, so the client could not see that it spreads and"
-                " would send it to all peers"
+                "with mempool=False, peers do not announce transactions, so the client could not see that it spreads "
+                "and would send it to all peers"
             )
         if is_shown:
-            return "peers have, or may get, a BIP-37 filter that matches it: use mode compact, in which they get none"
+            return "peers have, or may get, a BIP-37 filter that matches it: use mode compact, which has no such filter"
         is_unsent = own is not None and own.private is not None and not own.private.is_handed
         if not is_unsent and (self._books.is_unconfirmed(tx.txid) or self._books.is_confirmed(tx.txid)):
-            return "peers know it already"
+            return "peers already know it"
         for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             parent = self._broadcaster.find(txid)
             if parent is not None and not parent.is_with_others:
                 return (
-                    f"it spends from {hash_to_hex(txid)}, which no peer is known to have from another node: wait until"
-                    " a peer echoes that one"
+                    f"it spends from {hash_to_hex(txid)}, which no peer is known to have from another node: wait "
+                    "until a peer echoes that transaction"
                 )
             if self._books.ended(txid) in (TxStatus.REFUSED, TxStatus.EXPIRED):
                 return f"it spends from {hash_to_hex(txid)}, which would be announced to all peers again"
         if len(self._handovers) >= MAX_AT_ONCE:
-            return f"{MAX_AT_ONCE} private transactions are being sent already: try again later"
+            return f"{MAX_AT_ONCE} private transactions are already being sent: try again later"
         if self._new_peer(()) is None:
-            return "every known address is connected already: name more peers than max_peers, or discover some"
+            return "every known address is already connected: name more peers than max_peers, or discover some"
         return None
 
     def _new_peer(self, tried: Collection[str]) -> str | None:
@@ -272,8 +272,8 @@ class PrivateBroadcast:
         else:
             private.until = self._context.now.monotonic + self._context.random.uniform(*REBROADCAST_S)
             error = UselessPeerError(
-                f"none of {len(tried)} other addresses accepts the transaction, so no peer has it."
-                " The wallet keeps it and tries again in 10 to 15 minutes: abandon it to use its coins again"
+                f"none of {len(tried)} other addresses accepted the transaction, so no peer has it."
+                " The wallet keeps it and tries again in 10 to 15 minutes; to spend its coins otherwise, abandon it"
             )
             self._broadcaster.answer(own, error)
 

@@ -72,7 +72,7 @@ class RelayedTx:
     def answer(self) -> Broadcast | Exception:
         """Return the peers' reactions so far, or an error if no peer requested it."""
         if self.is_unsent:
-            return UselessPeerError("no peer requested the transaction yet")
+            return UselessPeerError("no peer has requested the transaction yet")
         refused = tuple(Refusal(*each) for each in self.refused.items())
         return Broadcast(self.tx.txid, tuple(self.sent), tuple(self.echoed), refused)
 
@@ -124,14 +124,14 @@ class Relay:
     def _refusal(self, new: Collection[Transaction], guest: str) -> str | None:
         """Return why new transactions of a guest are not taken, or None."""
         if any(tx.weight > MAX_STANDARD_TX_WEIGHT for tx in new):
-            return f"no node relays a transaction of more than {MAX_STANDARD_TX_WEIGHT} weight units"
+            return f"nodes do not relay transactions of more than {MAX_STANDARD_TX_WEIGHT} weight units"
         minutes = round(RELAY_S / 60)
         every, own = self._txs.values(), [each for each in self._txs.values() if each.guest == guest]
         for kept, part, owner in (own, _GUEST_PART if guest else 1, guest or "others"), (every, 1, "others"):
             most = max(1, MAX_RELAYED // part)
             size = sum(len(each.tx.raw) for each in kept) + sum(len(tx.raw) for tx in new)
             if len(kept) + len(new) > most or size > MAX_SIZE // part:
-                return f"at most {most} transactions of {owner} are relayed in {minutes} minutes: try again later"
+                return f"at most {most} transactions from {owner} are relayed in {minutes} minutes: try again later"
         return None
 
     def is_unsent(self, txid: bytes) -> bool:

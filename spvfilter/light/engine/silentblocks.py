@@ -175,9 +175,9 @@ class SilentBlocks:
     def _check(self, block: SilentBlock, answer: object) -> None:
         """Raise SourceError if an answer of the source is of no use."""
         if answer is None:
-            raise SourceError("it does not tell which outputs a block spends: update it, or use another one")
+            raise SourceError("it cannot say which outputs a block spends: update it, or use another one")
         if not isinstance(answer, bytes):
-            raise SourceError(f"it gave {type(answer).__name__} in place of bytes")
+            raise SourceError(f"it returned {type(answer).__name__} instead of bytes")
 
     async def _search_with(self, block: SilentBlock, answer: Any) -> None:
         """Search a block with an answer of the source, and again for more labels. Raises FormatError, SourceError."""
@@ -236,7 +236,7 @@ def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:
     """
     coins, spans = spent_coins(record[:-HASH_SIZE]), list(walk_block(raw))
     if len(coins) != len(spans) - 1:
-        raise _fault(f"outputs for {len(coins)} transactions, but the block has {len(spans) - 1} after its coinbase")
+        raise _fault(f"outputs for {len(coins)} transactions, but {len(spans) - 1} follow the block's coinbase")
     outputs = [
         [(int.from_bytes(raw[at : at + 8], "little"), raw[at_script:end]) for at, at_script, end in span.outputs]
         for span in spans
@@ -245,17 +245,17 @@ def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:
     made = {txids[at * HASH_SIZE : (at + 1) * HASH_SIZE]: each for at, each in enumerate(outputs)}
     for number, (span, spent, paid) in enumerate(zip(spans[1:], coins, outputs[1:], strict=True), 1):
         if len(spent) != len(span.inputs):
-            raise _fault(f"{len(spent)} outputs for the {len(span.inputs)} inputs of transaction {number}")
+            raise _fault(f"{len(spent)} spent outputs, but transaction {number} has {len(span.inputs)} inputs")
         for (at, _, _), coin in zip(span.inputs, spent, strict=True):
             own, index = made.get(raw[at : at + HASH_SIZE]), int.from_bytes(raw[at + HASH_SIZE : at + 36], "little")
             if own is not None and (index >= len(own) or own[index] != (coin.value, coin.script)):
-                raise _fault(f"an output that transaction {number} spends differs from that in the block")
+                raise _fault(f"an output that transaction {number} spends differs from the one in the block")
         fee = sum(coin.value for coin in spent) - sum(value for value, _ in paid)
         if fee < 0:
             raise _fault(f"transaction {number} pays more than it spends")
         fees += fee
     if sum(value for value, _ in outputs[0]) > subsidy + fees:
-        raise _fault("the coinbase takes more than the subsidy and the fees")
+        raise _fault("the coinbase pays more than the subsidy and the fees")
 
 
 def _fault(what: str) -> FormatError:

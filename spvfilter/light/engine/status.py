@@ -238,7 +238,7 @@ class StatusReports:
             self._warn(
                 peers[0],
                 f"the clock of this machine is {abs(median) / 60:.0f} minutes {which} the median of {len(ordered)}"
-                " network groups' clocks: set it right",
+                " network groups' clocks: correct it",
             )
             return False
         for peer in odd:

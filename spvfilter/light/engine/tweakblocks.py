@@ -84,21 +84,21 @@ class TweakBlocks(SilentBlocks):
 
     def _check(self, block: SilentBlock, answer: object) -> None:
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise SourceError(f"it gave {type(answer).__name__} in place of a block hash and tweaks")
+            raise SourceError(f"it returned {type(answer).__name__} instead of a block hash and tweaks")
         stated, tweaks = answer
         if not isinstance(stated, bytes) or len(stated) != HASH_SIZE:
-            raise SourceError("it gave no block hash of 32 bytes")
+            raise SourceError("it did not return a 32-byte block hash")
         if stated != block.hash:
             raise SourceError(
                 f"it has block {hash_to_hex(stated)} there, which is not in the best chain: it is behind, or on a"
                 " branch"
             )
         if not isinstance(tweaks, list | tuple):
-            raise SourceError(f"it gave {type(tweaks).__name__} in place of tweaks")
+            raise SourceError(f"it returned {type(tweaks).__name__} instead of tweaks")
         if len(tweaks) > MAX_TWEAKS:
-            raise SourceError(f"it gave {len(tweaks):,} tweaks, but a block has at most {MAX_TWEAKS:,}")
+            raise SourceError(f"it returned {len(tweaks):,} tweaks, but a block has at most {MAX_TWEAKS:,}")
         if not all(isinstance(each, bytes) and len(each) == _TWEAK_SIZE for each in tweaks):
-            raise SourceError(f"it gave a tweak that is not {_TWEAK_SIZE} bytes long")
+            raise SourceError(f"it returned a tweak that is not {_TWEAK_SIZE} bytes long")
 
     @staticmethod
     def search(raw: bytes, answer: Any, scanners: Scanners, network: Network, height: int) -> Sequence[Payment]:

@@ -281,7 +281,7 @@ class WatchChanges:
         """Return the numbers of entries. Raises ParameterError if one is not watched."""
         found = [self._context.books.watch.table.find(kind, value) for kind, value in entries]
         if NO_ENTRY in found:
-            raise ParameterError("an entry is not watched, so it cannot be changed")
+            raise ParameterError("an entry cannot be changed because it is not watched")
         return found
 
     def _removable(self, entries: Iterable[tuple[EntryKind, bytes]]) -> list[int]:
@@ -290,8 +290,8 @@ class WatchChanges:
         for place in map(books.watch.keychain_of, numbers):
             if place is not None:
                 raise ParameterError(
-                    f"the script of index {place[1]} of keychain {place[0].name[:80]!r} cannot be removed alone: the"
-                    " keychain is watched as a whole"
+                    f"the script at index {place[1]} in keychain {place[0].name[:80]!r} cannot be removed on its own: "
+                    "the keychain is watched as a whole"
                 )
         return numbers
 
@@ -302,7 +302,7 @@ class WatchChanges:
             change = await context.out.worked(make, "the watch list without some entries")
             context.changed()
             if not len(change.left):
-                raise ParameterError("no entry would be left to watch: add another one first, or leave the client")
+                raise ParameterError("no entries would be left to watch: add another one first, or leave the client")
             if change.name is not None:
                 self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
             context.out.tell_foreign()

@@ -59,7 +59,7 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         *(
             (
                 [ADDRESS, *HERE, f"--proxy={url}"],
-                "argument --proxy: a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT",
+                "argument --proxy: a proxy must be written as socks5://[USER:PASSWORD@]HOST:PORT",
             )
             for url in (
                 "http://127.0.0.1:1",
@@ -74,9 +74,9 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         ),
         (
             [ADDRESS, *HERE, "--proxy", "socks5://user@h:1"],
-            "argument --proxy: a proxy's user and password each have 1 to 255",
+            "argument --proxy: a proxy's user and password must each be 1 to 255",
         ),
-        ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not asked through a proxy"),
+        ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not used with a proxy"),
         ([ADDRESS, "--discover"], "regtest has no DNS seeds: name peers"),
         ([ADDRESS, *HERE, "--rebuild"], "--rebuild needs --db FILE"),
         ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters needs --db FILE"),
@@ -171,8 +171,8 @@ def test_silence_of_all_seeds_is_reported(run: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once")
     assert (ran.code, ran.out) == (2, "")
-    advice = "check the Internet connection, or give the address of a node"
-    assert ran.err.endswith(f"spvfilter: no DNS seed gave an address: {advice}\n")
+    advice = "check the Internet connection, or name a node"
+    assert ran.err.endswith(f"spvfilter: no DNS seed returned an address: {advice}\n")
     for seed in SIGNET.dns_seeds:
         assert f"spvfilter: DNS seed {seed}: Temporary failure in name resolution\n" in ran.err
 

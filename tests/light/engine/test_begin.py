@@ -45,6 +45,6 @@ def test_a_peer_with_only_the_genesis_block_starts_no_search(mode: Mode, start: 
     warnings = [
         effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, PeerWarning)
     ]
-    assert ["no chain of the network's minimum work" in str(each.error) for each in warnings] == [True]
+    assert ["a chain with the network's minimum work" in str(each.error) for each in warnings] == [True]
     questions = (wire.GetData, wire.GetCFHeaders, wire.GetCFilters)
     assert not any(isinstance(effect, Send) and isinstance(effect.message, questions) for effect in effects)

@@ -258,7 +258,7 @@ def test_privacy_errors_state_the_reason(tmp_path: Path) -> None:
         txid = send(world, is_private=True)
         world.pass_time(5)
         assert isinstance(answer(world, txid), PrivacyError)
-        assert "every known address is connected" in str(answer(world, txid))
+        assert "every known address is already connected" in str(answer(world, txid))
         assert status(world, txid) is None
         public = send(world)
         world.pass_time(30)
@@ -266,7 +266,7 @@ def test_privacy_errors_state_the_reason(tmp_path: Path) -> None:
         assert raw is not None
         send(world, is_private=True, raw=raw.raw)
         world.pass_time(1)
-        assert "peers know it already" in str(answer(world, public))
+        assert "peers already know it" in str(answer(world, public))
     (tmp_path / "bip37").mkdir()
     with stage(tmp_path / "bip37", Mode.BIP37, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)

@@ -69,7 +69,7 @@ def test_an_output_of_the_same_block_must_be_the_same() -> None:
                 if bytes(coin.script) in own and coin.height == height:
                     spent = [list(each) for each in SPENT[height]]
                     spent[tx][at] = replace(coin, script=b"\x51\x20" + bytes(32))
-                    with pytest.raises(FormatError, match="differs from that in the block"):
+                    with pytest.raises(FormatError, match="differs from the one in the block"):
                         check(height, spent)
                     found += 1
     assert found
