@@ -34,6 +34,7 @@ from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.testing import RegtestNode
 
 COLUMNS, ROWS = 112, 40
+COLOR = re.compile(r"\x1b\[[\d;]*m")
 PIECE = re.compile(r"(\r|\n|\x1b\[[\d;?]*[A-Za-z])")
 
 
@@ -74,7 +75,7 @@ def screen(written: str) -> str:
         elif piece == "\r":
             continue  # an escape sequence that erases the line follows
         elif piece == "\x1b[2K":
-            lines[at] = ""
+            lines[at] = "".join(COLOR.findall(lines[at]))  # erasing text leaves the color as it is
         elif up := re.fullmatch(r"\x1b\[(\d*)A", piece):
             at -= int(up[1] or 1)
         elif not piece.startswith("\x1b[") or piece.endswith("m"):
@@ -121,7 +122,7 @@ def draw(shown: str, title: str, path: Path) -> None:
 def shrink(path: Path) -> None:
     """Reduce a picture to 64 colors: a fifth of the size, without a visible difference."""
     with Image.open(path) as picture:
-        picture.convert("RGB").quantize(64).save(path, optimize=True)
+        picture.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 def electrum(folder: Path, chain: DemoChain) -> tuple[str, str]:

@@ -30,6 +30,7 @@ import loop
 import mainnet
 import parts
 import peers
+import picture
 import pipeline
 import proofs
 import recovery
@@ -104,9 +105,8 @@ def main() -> int:
     parser.add_argument(
         "--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)"
     )
-    parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the suite growth")
     parser.add_argument(
-        "--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and beside it the plot of growth"
+        "--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and its picture next to it"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE, after each suite")
     parser.add_argument(
@@ -140,8 +140,6 @@ def main() -> int:
         print_table(f"{name}, {BACKEND} kernel", run.tables[name])
         keep(run, arguments.json)
     rows = [row for made in run.tables.values() for row in made]
-    if arguments.plot:
-        growth.plot(rows, arguments.plot, run.machine)
     if BACKEND == "native" and arguments.backend != "native" and (again := [name for name in chosen if name in BOTH]):
         run.tables[report.PURE] = pure(again)
         rows += run.tables[report.PURE]
@@ -162,14 +160,14 @@ def keep(run: report.Run, path: Path | None) -> None:
 
 
 def write_report(path: Path, run: report.Run, note: str) -> None:
-    """Write the page, and the plot if the suite growth was measured. Print README's table if the page has its rows."""
-    drawn = path.with_suffix(".png") if "growth" in run.tables else None
-    if drawn is not None:
-        growth.plot(run.tables["growth"], drawn, run.machine)
-    made = report.page(run, note, drawn and drawn.name)
-    path.write_text(made, encoding="utf-8")
+    """Write the page. If it has the rows of README's table, also draw its picture and print that table."""
+    made, drawn = report.page(run, note), path.with_suffix(".png")
     with suppress(KeyError):  # some suites were not measured
-        print(f"\nREADME's table of speed:\n\n{report.headlines(made)}")
+        table = report.headlines(made)
+        made = report.page(run, note, drawn.name)
+        picture.draw(made, drawn)
+        print(f"\nREADME's table of speed:\n\n{table}")
+    path.write_text(made, encoding="utf-8")
 
 
 def today() -> str:

@@ -1,4 +1,4 @@
-"""Growth of costs with the watch list, the filter and the number of blocks, as rows and as a plot."""
+"""Growth of costs with the watch list, the filter and the number of blocks, as rows."""
 
 from __future__ import annotations
 
@@ -97,25 +97,3 @@ def _scan(matcher: Matcher, blocks: list[bytes]) -> None:
 def _hash(blocks: list[bytes]) -> None:
     for block in blocks:
         hashlib.sha256(block)
-
-
-def plot(rows: list[Row], path: Path, machine: str) -> None:
-    """Plot the rows of `growth`."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 6))
-    for series in _SERIES:
-        points = [
-            (int(row.name.split(" ")[0].replace(",", "")), row.ratio) for row in rows if row.name.endswith(f" {series}")
-        ]
-        if points:
-            axes.plot(*zip(*points, strict=True), marker="o", label=series)
-    axes.set(xscale="log", yscale="log", xlabel="how many", ylabel="cost in u = hashlib.sha256 of the same bytes")
-    axes.grid(visible=True, which="both", alpha=0.3)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
-    axes.set_title(f"Cost against growing work, {BACKEND} kernel\n{machine}", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)

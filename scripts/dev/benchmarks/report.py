@@ -124,7 +124,7 @@ def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
 def page(run: Run, note: str = "", picture: str | None = None) -> str:
     """The page as Markdown.
 
-    `note` is a sentence on the circumstances. `picture` is the path from the page to the plot of growth.
+    `note` is a sentence on the circumstances. `picture` is the path from the page to the picture of `picture.draw`.
     """
     peers, units, others = (
         {title: [row for row in rows if _group(row) == group] for title, rows in run.tables.items()}
@@ -149,6 +149,7 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
             )
         ),
         f"## {_PEERS_TITLE}",
+        *([] if picture is None else [f"![How many times as fast as other programs spvfilter is]({picture})"]),
         *_sections(peers),
         f"## {_UNITS_TITLE}",
         "The unit u is the time of `hashlib.sha256` over the same bytes. A processor without SHA-NI hashes slowly,"
@@ -158,29 +159,26 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
         f"## {_OTHERS_TITLE}",
         *_sections(others),
     ]
-    if picture is not None:
-        parts += [
-            "## Growth",
-            (
-                "![How costs grow with the watch list, the filter, the number of blocks, of matches and of"
-                f" parts]({picture})"
-            ),
-        ]
     return "\n\n".join(parts) + "\n"
+
+
+def ratios(page: str) -> list[tuple[Headline, float]]:
+    """The headlines with their ratios, from the text of the page. Raises KeyError if the page lacks a row."""
+    peers = page.split(f"## {_PEERS_TITLE}\n")[1].split(f"## {_UNITS_TITLE}\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in peers.splitlines() if line.startswith("| ")]
+    found: dict[tuple[str, str], str] = {}
+    for cells in rows:
+        found.setdefault((cells[0], cells[-1]), cells[1])  # rows with the pure kernel come last
+    return [(each, float(found[each.name, each.what])) for each in HEADLINES]
 
 
 def headlines(page: str) -> str:
     """README's table of speed as Markdown, from the text of the page. Raises KeyError if the page lacks a row."""
-    peers = page.split(f"## {_PEERS_TITLE}\n")[1].split(f"## {_UNITS_TITLE}\n")[0]
-    rows = [line.strip("| ").split(" | ") for line in peers.splitlines() if line.startswith("| ")]
-    ratios: dict[tuple[str, str], str] = {}
-    for cells in rows:
-        ratios.setdefault((cells[0], cells[-1]), cells[1])  # rows with the pure kernel come last
-    lines = [f"| {each.work} | {_speed(float(ratios[each.name, each.what]))} | {each.peer} |" for each in HEADLINES]
+    lines = [f"| {each.work} | {speed(ratio)} | {each.peer} |" for each, ratio in ratios(page)]
     return "\n".join(["| to … | spvfilter is | compared with |", "|---|---|---|", *lines])
 
 
-def _speed(ratio: float) -> str:
+def speed(ratio: float) -> str:
     """Say a ratio of times in words, with two digits."""
     factor = float(f"{1 / ratio if ratio < 1 else ratio:.2g}")
     if factor == 1:
