@@ -22,6 +22,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.viewcode",
+    "sphinx.ext.githubpages",  # the file .nojekyll: GitHub Pages would leave out _static
     "sphinx_copybutton",
     "sphinx_design",
     "sources",

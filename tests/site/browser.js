@@ -1,4 +1,5 @@
-// The site's calculator in a real browser: node browser.js FOLDER [PICTURES]. Ends with an error if a check fails.
+// The site in a real browser: node browser.js FOLDER [PICTURES]. Checks that every page fits a narrow window and
+// needs no other host, and tests the calculator. Ends with an error if a check fails.
 "use strict";
 
 const assert = require("node:assert");
@@ -32,6 +33,8 @@ async function opened(browser, address, options) {
   await page.goto(address);
   return [page, problems];
 }
+
+const NARROW = 400; // pixels of a small telephone
 
 const text = (page, id) => page.locator(`#calc-${id}`).innerText();
 
@@ -99,14 +102,49 @@ async function looks(browser, address) {
   }
 }
 
+/* The paths of all pages below a folder. */
+function pagesBelow(below) {
+  return fs.readdirSync(path.join(folder, below), { withFileTypes: true }).flatMap((each) => {
+    const name = path.posix.join(below, each.name);
+    return each.isDirectory() ? pagesBelow(name) : name.endsWith(".html") ? [name] : [];
+  });
+}
+
+/* What is wider than the window, and cannot be scrolled into view without the whole page. It runs in the browser. */
+function tooWide() {
+  const scrolls = (element) => ["auto", "scroll"].includes(getComputedStyle(element).overflowX);
+  const edge = document.documentElement.clientWidth + 1; // edges of boxes have fractions
+  const found = document.documentElement.scrollWidth > edge ? ["the whole page"] : [];
+  for (const element of document.querySelectorAll("article *")) {
+    if (element.getBoundingClientRect().right <= edge || !element.getClientRects().length) continue;
+    let above = element.parentElement;
+    while (above.tagName !== "ARTICLE" && !scrolls(above)) above = above.parentElement;
+    if (above.tagName === "ARTICLE") found.push(`${element.tagName.toLowerCase()}.${element.className}: ${element.textContent.slice(0, 60)}`);
+  }
+  return found.slice(0, 5);
+}
+
+async function fits(browser, address) {
+  const pages = pagesBelow(""), wide = [];
+  const [page, problems] = await opened(browser, address, { viewport: { width: NARROW, height: 900 } });
+  for (const each of pages) {
+    await page.goto(new URL(each, address).href);
+    for (const found of await page.evaluate(tooWide)) wide.push(`${each}: ${found}`);
+  }
+  await page.close();
+  assert.ok(pages.length > 50, `only ${pages.length} pages in ${folder}`);
+  assert.deepEqual(problems, []);
+  assert.ok(!wide.length, `wider than ${NARROW} pixels:\n${wide.join("\n")}`);
+}
+
 (async () => {
   assert.ok(executable, "no Chromium here: apt install chromium, or set CHROMIUM");
   const server = await serve();
   const browser = await chromium.launch({ executablePath: executable, args: ["--no-sandbox"] });
   try {
     const address = `http://127.0.0.1:${server.address().port}/calculator.html`;
-    for (const check of [computes, typed, looks]) await check(browser, address);
-    console.log("the calculator computes, is used by keyboard, and looks right, light and dark, wide and narrow; axe-core finds nothing");
+    for (const check of [fits, computes, typed, looks]) await check(browser, address);
+    console.log("every page fits 400 pixels; the calculator computes, is used by keyboard, and looks right, light and dark, wide and narrow; axe-core finds nothing");
   } finally {
     await browser.close();
     server.close();
