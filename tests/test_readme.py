@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import closing
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
+from spvfilter.node import Regtest
 from spvfilter.protocol import COINBASE_MATURITY
+from spvfilter.testing import RegtestNode
 
 README = Path(__file__).parent.parent / "README.md"
 TEXT = README.read_text(encoding="utf-8")
@@ -62,19 +66,33 @@ def test_filter_program_has_a_dozen_lines() -> None:
     assert len(statements) <= 12
 
 
-def test_output_of_scan_is_real(tmp_path: Path) -> None:
+def test_output_of_watch_and_scan_is_real(tmp_path: Path) -> None:
     """The rows are those of the demo's chain. README shortens hashes, and shows fewer spaces."""
     addresses = wallet_addresses()
     (tmp_path / "wallet.txt").write_text(f"{addresses['P2PKH']},rent\n{addresses['P2SH']},shop\n", encoding="utf-8")
     blocks = DemoChain(COINBASE_MATURITY).blocks
     framed = b"".join(NETWORK.magic + len(block).to_bytes(4, "little") + block for block in blocks)
     (tmp_path / "blk00000.dat").write_bytes(framed)
-    words = [sys.executable, "-m", "spvfilter", "scan", "blk00000.dat", "--watch", "wallet.txt"]
-    words += ["--network", "regtest", "--format", "table"]
-    printed = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
-    (shown,) = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
-    shortened = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}:", r"\1…:", printed)
-    assert [line.split() for line in shortened.strip().splitlines()] == [line.split() for line in shown.splitlines()]
+
+    def printed(*words: str) -> list[str]:
+        command = [sys.executable, "-m", "spvfilter", *words, "--watch", "wallet.txt"]
+        command += ["--network", "regtest", "--format", "table"]
+        output = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+        shortened = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}:", r"\1…:", output)
+        return [" ".join(line.split()) for line in shortened.strip().splitlines()]
+
+    shown = [
+        [" ".join(line.split()) for line in block.splitlines()]
+        for block in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+    ]
+    with closing(RegtestNode(0)) as node:
+        for block in blocks:
+            node.call(partial(Regtest.submit_block, raw=block))
+        watched = printed("watch", "--once", "--connect", node.address)
+    scanned = printed("scan", "blk00000.dat")
+    rows = scanned.index("")
+    assert shown == [watched, scanned[rows + 1 :]]
+    assert scanned[:rows] == watched[:rows]
 
 
 def test_every_page_is_at_most_two_steps_away() -> None:
