@@ -26,6 +26,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sources",
+    "terms",
 ]
 copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"  # output needs no button
 html_theme = "furo"
