@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         walk_tx,
         wtxid,
     )
+    from spvfilter.kernel.pure.childkeys import child_keys
     from spvfilter.kernel.pure.columnlines import column_lines
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
     from spvfilter.kernel.pure.frames import joined_frames, sound_frames
@@ -138,6 +139,7 @@ __all__ = [
     "chain_filter_headers",
     "check_amounts",
     "check_block",
+    "child_keys",
     "column_lines",
     "count_hits",
     "decode_address",

@@ -36,6 +36,7 @@ _REFERENCE = {
     ),
     "pure.address": ("decode_address", "encode_address"),
     "pure.bits": ("BitCore", "CounterCore"),
+    "pure.childkeys": ("child_keys",),
     "pure.series": ("SeriesCore",),
     "pure.files": ("ReadBuffer", "read_at"),
     "pure.frames": ("joined_frames", "sound_frames"),

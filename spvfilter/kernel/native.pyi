@@ -21,6 +21,7 @@ from spvfilter.kernel.pure.blocks import (
     walk_tx as walk_tx,
     wtxid as wtxid,
 )
+from spvfilter.kernel.pure.childkeys import child_keys as child_keys
 from spvfilter.kernel.pure.columnlines import column_lines as column_lines
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
 from spvfilter.kernel.pure.frames import joined_frames as joined_frames, sound_frames as sound_frames

@@ -1,7 +1,7 @@
 """Derivers: processes that derive the scripts of descriptors in parallel.
 
-libwally takes 30 to 75 microseconds to derive a key, and holds the GIL meanwhile, so 400,000 scripts occupy one core
-for up to half a minute.
+A script takes 10 to 20 microseconds, and Python's part of it holds the GIL, so 400,000 scripts occupy one core for up
+to eight seconds.
 
 A deriver is a new Python process that imports only this package. `multiprocessing` would import the program's main
 module again, and so run a program twice that has no `if __name__ == "__main__"`. A deriver reads descriptors, which
@@ -24,7 +24,7 @@ from spvfilter.network import Network
 from spvfilter.watch.descriptor.descriptor import Descriptor, LazyDescriptor, parse_descriptor
 from spvfilter.watch.keychain import Keychain
 
-MIN_KEYS = 20_000
+MIN_KEYS = 50_000
 """Smallest number of keys for which derivers are started (our choice): one core derives that many in about a second."""
 MAX_DERIVERS = 8
 """Largest number of derivers at the same time (our choice)."""
@@ -156,5 +156,5 @@ def serve() -> None:
     windows = []
     for text, network, first, end in json.loads(sys.stdin.buffer.read()):
         (descriptor,) = parse_descriptor(text, Network.named(network), is_stored=True)
-        windows.append([[script.hex() for script in descriptor.scripts(index)] for index in range(first, end)])
+        windows.append([[script.hex() for script in scripts] for scripts in descriptor.window(range(first, end))])
     sys.stdout.write(json.dumps(windows))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import ClassVar
 
@@ -34,6 +36,20 @@ _MAX_SCRIPT = 4_000_000
 """Largest size of a script in bytes: the largest size of a block."""
 _MAX_NAME = 200_000
 """Largest length of a keychain's name in characters (our choice). A descriptor with 999 keys has 150,000 characters."""
+
+
+class WindowSource(ABC):
+    """A source of the scripts of keychains, which derives one index or many together."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def scripts(self, index: int) -> tuple[bytes, ...]:
+        """Return the scripts of an index."""
+
+    @abstractmethod
+    def window(self, indexes: range) -> list[tuple[bytes, ...]]:
+        """Return the scripts of each index, or raise any error."""
 
 
 @public
@@ -248,12 +264,17 @@ class Keychain:
                 f"{self._shown}: the script of index {self._end - 1} has changed: the function must always return the"
                 " same script for an index"
             )
-        if derived is not None and len(derived) == len(missing):
-            new = derived
-        else:
-            new = [self._derived(index) for index in missing]
+        new = derived if derived is not None and len(derived) == len(missing) else self._window(missing)
         self._check(new)
         return new
+
+    def _window(self, indexes: range) -> list[tuple[bytes, ...]]:
+        """Derive the scripts of each index. Raises KeychainError."""
+        source = getattr(self.scripts_at, "__self__", None)
+        if isinstance(source, WindowSource):
+            with suppress(Exception):  # one by one, the error names the index
+                return source.window(indexes)
+        return [self._derived(index) for index in indexes]
 
     def _check(self, new: list[tuple[bytes, ...]]) -> None:
         """Raise KeychainError if an index has two different scripts, or if two indexes have the same scripts.

@@ -76,6 +76,7 @@ SILENT = build.tx(
     [TxIn(bytes([7]) * 32, number, witness=(b"signature", KEYS[number])) for number in range(2)],
     [TxOut(5, b"\x51\x20" + bytes(range(32)))],
 )
+_GENERATOR = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
 ROWS = [b"key %d" % number for number in range(300)]
 SPENT = [[Spent(number + 10**6, SCRIPTS[number // 2], 7)] for number in range(41)]
 UNDO = undo_of(SPENT)
@@ -305,6 +306,7 @@ ENTRIES: dict[str, Entry] = {
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
     "encode_address": Entry(function("encode_address"), (SCRIPTS[0], 0, 5, "bc"), ((0,),)),
     "thrift_end": Entry(function("thrift_end"), (b"\x15\x02\0", 0, 12), ((0,),)),
+    "child_keys": Entry(function("child_keys"), (_GENERATOR, bytes(range(32)) * 20), ((0,), (1,))),
     "row_mark": Entry(function("row_mark"), ("watch", (1, b"\x51" * 200, None, "label"))),
     "script_addresses": Entry(
         function("script_addresses"),

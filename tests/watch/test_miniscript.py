@@ -220,13 +220,13 @@ def node_of(text: str, *, is_tapscript: bool) -> MiniscriptNode:
 def test_scripts_types_and_costs_are_those_of_core(case: tuple[str, str, str, str, tuple[int, int, int]]) -> None:
     text, segwit, tapscript, properties, (ops, items, stack) = case
     node = node_of(text, is_tapscript=False)
-    assert assemble(flattened(node.script), 0)(0).hex() == segwit
+    assert assemble(flattened(node.script), 0)([0])[0].hex() == segwit
     assert size_of(flattened(node.script)) * 2 == len(segwit)
     assert "".join(letter for letter in "msk" if letter in node.type) == properties
     assert node.sat is not None
     assert (node.ops + node.sat.keys, node.sat.removed + 1, node.sat.peak + 1) == (ops, items, stack)
     if tapscript:
-        assert assemble(flattened(node_of(text, is_tapscript=True).script), 0)(0).hex() == tapscript
+        assert assemble(flattened(node_of(text, is_tapscript=True).script), 0)([0])[0].hex() == tapscript
 
 
 TYPES = [  # BIP-379 § Type System: an expression with A, B, … for keys, and all letters of its type

@@ -9,7 +9,7 @@ hash tweaks the internal key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -99,8 +99,8 @@ class Output:
 class Outputs:
     """The outputs of a descriptor."""
 
-    scripts: Callable[[int], Callable[[int], tuple[bytes, ...]]]
-    """Takes the number of a path, and returns the function that derives the scriptPubKeys of an index."""
+    scripts: Callable[[int], Callable[[Sequence[int]], list[tuple[bytes, ...]]]]
+    """Takes the number of a path, and returns the function that derives the scriptPubKeys of each index."""
     each: tuple[Output, ...]
     """The outputs of an index, in the order of `scripts`."""
 
@@ -119,8 +119,8 @@ def read_outputs(expression: Expression, reading: Reading) -> Outputs:
     return Outputs(lambda path: _single(output.bind(path)), (output,))
 
 
-def _single(derive: Derive) -> Callable[[int], tuple[bytes, ...]]:
-    return lambda index: (derive(index),)
+def _single(derive: Derive) -> Callable[[Sequence[int]], list[tuple[bytes, ...]]]:
+    return lambda indexes: [(script,) for script in derive(indexes)]
 
 
 def _output(expression: Expression, reading: Reading) -> Output:
@@ -160,7 +160,7 @@ def _after(bind: Bind, change: Callable[[bytes], bytes]) -> Bind:
 
     def bound(path: int) -> Derive:
         derive = bind(path)
-        return lambda index: change(derive(index))
+        return lambda indexes: list(map(change, derive(indexes)))
 
     return bound
 
@@ -253,20 +253,18 @@ def _combo(expression: Expression, reading: Reading) -> Outputs:
     (argument,) = _arguments(expression, 1, "combo(KEY)")
     key = read_key(argument, KeyPlace.LEGACY, reading)
 
-    def bind(path: int) -> Callable[[int], tuple[bytes, ...]]:
+    def scripts(public_key: bytes) -> tuple[bytes, ...]:
+        key_hash = hash160(public_key)
+        witness = b"\x00\x14" + key_hash
+        legacy = (
+            bytes((key.size,)) + public_key + b"\xac",
+            b"\x76\xa9\x14" + key_hash + b"\x88\xac",
+        )
+        return legacy if key.size != 33 else (*legacy, witness, _p2sh(witness))
+
+    def bind(path: int) -> Callable[[Sequence[int]], list[tuple[bytes, ...]]]:
         derive = key.bind(path)
-
-        def scripts(index: int) -> tuple[bytes, ...]:
-            public_key = derive(index)
-            key_hash = hash160(public_key)
-            witness = b"\x00\x14" + key_hash
-            legacy = (
-                bytes((key.size,)) + public_key + b"\xac",
-                b"\x76\xa9\x14" + key_hash + b"\x88\xac",
-            )
-            return legacy if key.size != 33 else (*legacy, witness, _p2sh(witness))
-
-        return scripts
+        return lambda indexes: list(map(scripts, derive(indexes)))
 
     segwit = _bare((b"\x00", pushed_key_hash(key)))
     outputs = _bare(_pk_script(key)), _bare(_pkh_script(key)), segwit, _in_sh(segwit)
@@ -290,11 +288,16 @@ def _tweaked(key: Key, tree: Tree | None, path: int) -> Derive:
     """Return the function that derives the output key of tr(), with a first byte 2 or 3 for its parity."""
     internal, root = key.bind(path), None if tree is None else _root(tree, path)
     tweak: Any = wally().ec_public_key_bip341_tweak
-    return lambda index: bytes(tweak(b"\x02" + internal(index), root(index) if root else None, 0))
+
+    def derive(indexes: Sequence[int]) -> list[bytes]:
+        roots = [None] * len(indexes) if root is None else root(indexes)
+        return [bytes(tweak(b"\x02" + key, each, 0)) for key, each in zip(internal(indexes), roots, strict=True)]
+
+    return derive
 
 
 def _output_script(output_key: Derive) -> Derive:
-    return lambda index: b"\x51\x20" + output_key(index)[1:]
+    return lambda indexes: [b"\x51\x20" + key[1:] for key in output_key(indexes)]
 
 
 def _tree(expression: Expression, depth: int, reading: Reading) -> Tree:
@@ -313,9 +316,9 @@ def _root(tree: Tree, path: int) -> Derive:
     """Return the function that derives the hash of a taproot tree."""
     if isinstance(tree, Leaf):
         derive = assemble(tree.script, path)
-        return lambda index: _leaf_hash(derive(index))
+        return lambda indexes: list(map(_leaf_hash, derive(indexes)))
     one, other = _root(tree.left, path), _root(tree.right, path)
-    return lambda index: _branch_hash(one(index), other(index))
+    return lambda indexes: list(map(_branch_hash, one(indexes), other(indexes)))
 
 
 def _branch_hash(one: bytes, other: bytes) -> bytes:
@@ -364,7 +367,7 @@ def spending_of(output: Output, path: int, index: int) -> Spending:
     Raises DescriptorError for musig().
     """
     script, redeem, witness = (
-        None if bind is None else bind(path)(index) for bind in (output.bind, output.redeem, output.witness)
+        None if bind is None else bind(path)([index])[0] for bind in (output.bind, output.redeem, output.witness)
     )
     assert script is not None
     if output.internal is None:
@@ -372,7 +375,7 @@ def spending_of(output: Output, path: int, index: int) -> Spending:
     origins = [_origin(output.internal, path, index)]
     internal = origins[0].public_key
     root, leaves = (None, []) if output.tree is None else _walked(output.tree, path, index)
-    parity = _tweaked(output.internal, output.tree, path)(index)[0] & 1
+    parity = _tweaked(output.internal, output.tree, path)([index])[0][0] & 1
     head = bytes((_LEAF_VERSION | parity,)) + internal
     hashes: dict[bytes, list[bytes]] = {}
     for leaf, hashed, _, _ in leaves:
@@ -393,7 +396,7 @@ def spending_of(output: Output, path: int, index: int) -> Spending:
 def _origin(key: Key, path: int, index: int) -> KeyOrigin:
     if not key.fingerprint:
         raise DescriptorError("a PSBT cannot describe the keys of musig() yet: sign with a program that knows them")
-    return KeyOrigin(key.bind(path)(index), key.fingerprint, key.path(path, index))
+    return KeyOrigin(key.bind(path)([index])[0], key.fingerprint, key.path(path, index))
 
 
 _Walked = tuple[Leaf, bytes, bytes, bytes]
@@ -403,7 +406,7 @@ _Walked = tuple[Leaf, bytes, bytes, bytes]
 def _walked(tree: Tree, path: int, index: int) -> tuple[bytes, list[_Walked]]:
     """Return the hash of a tree and its leaves."""
     if isinstance(tree, Leaf):
-        script = assemble(tree.script, path)(index)
+        (script,) = assemble(tree.script, path)([index])
         hashed = _leaf_hash(script)
         return hashed, [(tree, hashed, script, b"")]
     (one, left), (other, right) = _walked(tree.left, path, index), _walked(tree.right, path, index)

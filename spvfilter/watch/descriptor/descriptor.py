@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from spvfilter.watch.descriptor.checksum import checksum, split_checksum
 from spvfilter.watch.descriptor.derivation import Outputs
 from spvfilter.watch.descriptor.expression import fault, parse_expression
 from spvfilter.watch.descriptor.spending import Spending
-from spvfilter.watch.keychain import MAX_INDEXES
+from spvfilter.watch.keychain import MAX_INDEXES, WindowSource
 
 T = TypeVar("T")
 
@@ -29,6 +29,8 @@ _MOST_EXPANDED = 1_500_000
 """Largest total length of the descriptors that a multipath expands to, in characters (our choice)."""
 _MAX_RAW = 10_000
 """Largest size of a script in raw(), in bytes (Core script.h MAX_SCRIPT_SIZE)."""
+_TOGETHER = 1_000
+"""Largest number of indexes that are derived together (our choice)."""
 _ONE_KEY = re.compile(r"(?:wpkh|pkh|tr|sh\(wpkh)\([^(),<>{}#]+/\*\)\)?#[a-z0-9]{8}")
 """A descriptor with one extended key, one path with a wildcard, and a checksum."""
 _MULTIPATH = re.compile(r"<([^<>]*)>")
@@ -36,7 +38,7 @@ _MULTIPATH = re.compile(r"<([^<>]*)>")
 
 @public
 @dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(WindowSource):
     """An output descriptor with a single path, which derives scripts by index."""
 
     text: str
@@ -53,7 +55,7 @@ class Descriptor:
     """True if the descriptor contains an extended key but no wildcard, so it has only one script."""
     problems: tuple[str, ...]
     """Rules that the descriptor breaks, as messages. Only a stored descriptor can break any."""
-    _derive: Callable[[int], tuple[bytes, ...]] = field(repr=False, compare=False)
+    _derive: Callable[[Sequence[int]], list[tuple[bytes, ...]]] = field(repr=False, compare=False)
     _spend: Callable[[int], tuple[Spending, ...]] = field(repr=False, compare=False)
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
@@ -65,7 +67,7 @@ class Descriptor:
         Raises:
             DescriptorError: The index cannot be derived.
         """
-        return self._of(self._derive, index)
+        return self._of(lambda index: self._derive([index])[0], index)
 
     def spending(self, index: int) -> tuple[Spending, ...]:
         """Return what a spend of each output of an index needs, in the order of `scripts`.
@@ -77,6 +79,14 @@ class Descriptor:
             DescriptorError: The index cannot be derived, or the descriptor has musig().
         """
         return self._of(self._spend, index)
+
+    def window(self, indexes: range) -> list[tuple[bytes, ...]]:
+        """Return the scripts of each index. Many together take less time than one by one.
+
+        Any error means that one of the indexes cannot be derived.
+        """
+        parts = (indexes[at : at + _TOGETHER] for at in range(0, len(indexes), _TOGETHER))
+        return [scripts for part in parts for scripts in self._derive(part)]
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self)._again, (self.text, self.network)
@@ -95,7 +105,7 @@ class Descriptor:
             raise DescriptorError(f"index {index} of the descriptor cannot be derived: use the next index") from None
 
 
-class LazyDescriptor:
+class LazyDescriptor(WindowSource):
     """A stored descriptor of one key, which is parsed when it derives its first script.
 
     Most of 10,000 stored keychains derive nothing in a run. A descriptor of one key cannot break a rule of miniscript.
@@ -124,6 +134,13 @@ class LazyDescriptor:
             KeychainError: The text is not a valid descriptor.
             DescriptorError: The index cannot be derived.
         """
+        return self._parse(index).scripts(index)
+
+    def window(self, indexes: range) -> list[tuple[bytes, ...]]:
+        """Return what `Descriptor.window` returns."""
+        return self._parse(indexes.start).window(indexes)
+
+    def _parse(self, index: int) -> Descriptor:
         if self._parsed is None:
             try:
                 (self._parsed,) = parse_descriptor(self.text, self.network, is_stored=True)
@@ -131,7 +148,7 @@ class LazyDescriptor:
                 raise KeychainError(
                     f"the script of index {index} is needed now, but cannot be derived: {error}"
                 ) from error
-        return self._parsed.scripts(index)
+        return self._parsed
 
 
 def is_silent_text(text: str) -> bool:
@@ -263,8 +280,10 @@ def _ranged(body: str, stated: str, network: Network, *, is_stored: bool) -> lis
     ]
 
 
-def _derived(texts: list[tuple[str, str]], outputs: Outputs) -> list[tuple[str, Callable[[int], tuple[bytes, ...]]]]:
-    """Return the text with checksum and the deriving function of each path."""
+def _derived(
+    texts: list[tuple[str, str]], outputs: Outputs
+) -> list[tuple[str, Callable[[Sequence[int]], list[tuple[bytes, ...]]]]]:
+    """Return the text with checksum and the function that derives scripts, for each path."""
     try:
         return [(f"{text}#{stated}", outputs.scripts(path)) for path, (text, stated) in enumerate(texts)]
     except DescriptorError:
@@ -299,7 +318,17 @@ def _constant(name: str, inner: str, full: str, network: Network) -> Descriptor:
     if not inner.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
-    return Descriptor(full, network, name, 1, 0, False, (), lambda index: (script,), lambda index: (Spending(script),))
+    return Descriptor(
+        full,
+        network,
+        name,
+        1,
+        0,
+        False,
+        (),
+        lambda indexes: [(script,)] * len(indexes),
+        lambda index: (Spending(script),),
+    )
 
 
 def _raw(text: str) -> bytes:

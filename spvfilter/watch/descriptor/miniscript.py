@@ -595,7 +595,7 @@ class _Reader:
         for path in range(max((key.paths for key in keys), default=1)):
             seen: set[bytes] = set()
             for key in keys:
-                value = key.bind(path)(0)
+                (value,) = key.bind(path)([0])
                 if value in seen:
                     self._reading.refuse(
                         fault(

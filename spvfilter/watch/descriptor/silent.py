@@ -256,7 +256,7 @@ def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin 
     if key.is_ranged or key.paths > 1:
         raise fault(key.at, "a wildcard or multipath after the spend key, which is a single key: give its whole path")
     try:
-        public = key.bind(0)(0)
+        (public,) = key.bind(0)([0])
     except (ValueError, RuntimeError):
         raise fault(key.at, "the spend key cannot be derived at its path") from None
     has_origin = stated is not None or (expression.arguments is None and reading.has_extended)

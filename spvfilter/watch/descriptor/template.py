@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spvfilter.hashes import hash160
 
-Derive = Callable[[int], bytes]
-"""A function that returns the public key or the script of an index."""
+Derive = Callable[[Sequence[int]], list[bytes]]
+"""A function that returns the public key or the script of each index."""
 Bind = Callable[[int], Derive]
 """A function that takes the number of a path in the multipath, and returns the function for that path."""
 Step = int | tuple[int, ...]
@@ -28,7 +28,7 @@ class Key:
     is_ranged: bool
     """True if the key has a wildcard, so each index has a different public key."""
     bind: Bind
-    """Function that takes the number of a path, and returns a function that derives the public key of an index."""
+    """Function that takes the number of a path, and returns a function that derives the public key of each index."""
     fingerprint: bytes = b""
     """First 4 bytes of the HASH160 of the master key. Empty for musig(), which has several keys."""
     steps: tuple[Step, ...] = ()
@@ -67,16 +67,20 @@ def keys_of(script: Script) -> list[Key]:
 
 
 def assemble(script: Script, path: int) -> Derive:
-    """Return the function that derives the script of an index, for the path with this number."""
+    """Return the function that derives the script of each index, for the path with this number."""
     parts: list[tuple[bytes, Callable[[list[bytes]], bytes] | None, list[Derive]]] = [
         (part, None, []) if isinstance(part, bytes) else (b"", part.write, [key.bind(path) for key in part.keys])
         for part in script
     ]
 
-    def derive(index: int) -> bytes:
-        return b"".join(
-            constant if write is None else write([key(index) for key in keys]) for constant, write, keys in parts
-        )
+    def derive(indexes: Sequence[int]) -> list[bytes]:
+        derived = [(constant, write, [key(indexes) for key in keys]) for constant, write, keys in parts]
+        return [
+            b"".join(
+                constant if write is None else write([key[at] for key in keys]) for constant, write, keys in derived
+            )
+            for at in range(len(indexes))
+        ]
 
     return derive
 

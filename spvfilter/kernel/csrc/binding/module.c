@@ -1,6 +1,7 @@
 /* The module spvfilter.kernel.native: its imports from the package, its errors, its registration. Every interpreter has its own
    instance. */
 #include "binding/addresses.h"
+#include "binding/childkeys.h"
 #include "binding/columnlines.h"
 #include "binding/cores/type.h"
 #include "binding/files.h"
@@ -126,7 +127,7 @@ static bool import(spv_state *state) {
 
 static int execute(PyObject *module) {
     static int (*const parts[])(PyObject *, spv_state *) = {
-        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_frames, spv_add_undo, spv_add_thrift, spv_add_rows, spv_add_packed, spv_add_hit_columns, spv_add_column_lines, spv_add_silent, spv_add_tables, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_frames, spv_add_undo, spv_add_thrift, spv_add_rows, spv_add_childkeys, spv_add_packed, spv_add_hit_columns, spv_add_column_lines, spv_add_silent, spv_add_tables, spv_add_gcs, spv_add_watch_table, spv_add_cores,
     };
     spv_state *state = PyModule_GetState(module);
     if (!spv_watch_forks()) {

@@ -192,6 +192,20 @@
     "    ParameterError: A version byte is not between 0 and 255, or a witness program has no bech32 string with this\n" \
     "        human-readable part.\n" \
     "    TypeError: An argument has the wrong type."
+#define SPV_DOC_child_keys \
+    "child_keys($module, parent, tweaks, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the compressed public keys of a parent key plus each tweak times the generator, 33 bytes each.\n" \
+    "\n" \
+    "The result is 33 zeros for a tweak that is too large for a private key, and for a sum that is the point at infinity.\n" \
+    "\n" \
+    "Args:\n" \
+    "    parent: A compressed public key.\n" \
+    "    tweaks: The tweaks, 32 bytes each: the left halves of BIP-32.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The parent is not a compressed public key, or the last tweak is truncated."
 #define SPV_DOC_read_at \
     "read_at($module, descriptor, offset, size, key, /)\n" \
     "--\n" \
@@ -501,8 +515,8 @@
     "Return the packed hits of a block as lines of CSV or JSON. Each line ends with a newline.\n" \
     "\n" \
     "The columns are kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,\n" \
-    "script_pubkey, address, label, coinbase (true if the position is 0) and fee. Hashes are in hex as block explorers\n" \
-    "show them. An unknown value is an empty cell or null.\n" \
+    "script_pubkey, address, label, coinbase (true if the position is 0) and fee. In CSV, time_utc follows the time: the\n" \
+    "same time as text. Hashes are in hex as block explorers show them. An unknown value is an empty cell or null.\n" \
     "\n" \
     "Args:\n" \
     "    packed: The packed hits.\n" \
