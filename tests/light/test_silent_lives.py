@@ -16,7 +16,7 @@ from spvfilter.transaction import Transaction
 from support import undo
 from support.compactworld import LIMITS, reach_tip
 from support.lightworld import running
-from support.silentworld import OTHER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
+from support.silentworld import OTHER, SISTER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
 from support.vectors import effort
 
 Coins = set[tuple[bytes, int, int | None, int | None]]
@@ -46,9 +46,16 @@ class FailingServer(TweakServer):
         return (bytes(32) if self.rng.random() < 0.005 else block), tweaks
 
 
+def both() -> WatchList:
+    """Two wallets that share a scan key."""
+    watch = watching()
+    watch.add_descriptor(SISTER.descriptor, "sister")
+    return watch
+
+
 def coins_of_the_chain(world: SilentWorld, labels: int) -> Coins:
     """The coins in blocks, found by reading every block whole with the outputs that it spends."""
-    watch = watching()
+    watch = both()
     watch.search_sp_labels(labels)
     blocks = [block.raw for block in world.regtest.chain.active]
     found: dict[bytes, tuple[bytes, int, int | None, int | None]] = {}
@@ -77,7 +84,7 @@ async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int
                 limits=LIMITS,
                 store=path,
                 mode="auto",
-                watch=WatchList(REGTEST) if run_number else watching(),
+                watch=WatchList(REGTEST) if run_number else both(),
                 tweak_source=server if has_server else None,
                 spent_source=None if has_server else source,
             ) as run:
@@ -85,7 +92,10 @@ async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int
                     match rng.randrange(6):
                         case 0 | 1:
                             known = [None, 0, *range(1, revealed + 1)]
-                            addresses = [WALLET.address(rng.choice(known)) for _ in range(rng.randrange(1, 4))]
+                            addresses = [
+                                SISTER.address() if rng.random() < 0.4 else WALLET.address(rng.choice(known))
+                                for _ in range(rng.randrange(1, 4))
+                            ]
                             paid.append(world.send(*addresses, OTHER.address()))
                             world.regtest.mine()
                         case 2 if paid:
@@ -110,7 +120,7 @@ async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int
                 await reach_tip(run, world)
                 coins = await run.client.coins()
                 for coin in coins:
-                    check_tweak(coin)
+                    check_tweak(coin, SISTER if coin.label == "sister" else WALLET)
                     assert coin.height is not None
                 assert {
                     (coin.script_pubkey, coin.value, coin.sp_label, coin.height) for coin in coins

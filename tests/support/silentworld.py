@@ -24,6 +24,8 @@ pytest.importorskip("btclib_secp256k1")
 
 WALLET = Wallet(network=REGTEST)
 OTHER = Wallet(scan=5, network=REGTEST)
+SISTER = Wallet(spend=13, network=REGTEST)
+"""Has the scan key of `WALLET`: senders count the outputs of both together."""
 
 
 class SilentWorld(World):
@@ -93,12 +95,12 @@ def watching(text: str = WALLET.descriptor, label: str | None = "savings") -> Wa
     return watch
 
 
-def check_tweak(coin: Coin) -> None:
+def check_tweak(coin: Coin, wallet: Wallet = WALLET) -> None:
     """The tweak of a coin gives the key of its output."""
     from btclib_secp256k1 import keys
 
     assert coin.sp_tweak is not None
-    private = (int.from_bytes(WALLET.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % ORDER
+    private = (int.from_bytes(wallet.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % ORDER
     assert bytes(keys.pubkey_from_prvkey(private.to_bytes(32, "big")))[1:] == coin.script_pubkey[2:]
 
 
