@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-# Encoding of keys: None for bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function.
 Encode = str | Callable[[object], bytes] | None
+"""How keys become bytes: None for bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function."""
 # Result of adding a new key to a full filter: CapacityError, or CapacityWarning (see BloomFilter).
 OnFull = Literal["raise", "warn"]
 # A name of its own, because the lookup of an enum member would dominate the construction of a small filter.

@@ -35,7 +35,9 @@ BATCH_BLOCKS = 256  # Blocks that a thread scans at once (our choice).
 STALE = -1  # Segment number of a block that is not on a best branch.
 
 AnyBlock = bytes | RawBlock | Serializable
+"""A block as bytes, as a `RawBlock` with its height, or as an object that serializes itself."""
 RawBlocks = AsyncIterable[AnyBlock] | Iterable[AnyBlock]
+"""Blocks to scan: an iterable or an asynchronous iterable."""
 T = TypeVar("T")
 
 

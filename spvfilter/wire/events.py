@@ -202,3 +202,4 @@ class SessionEnded:
 
 
 SessionEvent = Ready | Received | ReceivedFilters | Fenced | Misbehaved | SessionEnded
+"""Any event of a session."""
