@@ -202,7 +202,7 @@ def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) 
         dest="network",
         type=signet,
         default=argparse.SUPPRESS,
-        help="the custom signet of this challenge script (bitcoin.conf: signetchallenge)",
+        help="the custom signet with this challenge script (bitcoin.conf: signetchallenge)",
     )
 
 
@@ -285,10 +285,10 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         metavar="FILE",
-        help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
-        " or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. # starts a comment."
-        " - is standard input. FILE may also be a compiled list (spvfilter watchlist build), or a file that a wallet"
-        " exported: Bitcoin Core, Sparrow, Electrum and others",
+        help="a watch list; the file is not changed. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX,"
+        " data:HEX or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. #"
+        " starts a comment. - is standard input. FILE may also be a compiled list (spvfilter watchlist build),"
+        " or a file that a wallet exported: Bitcoin Core, Sparrow, Electrum and others",
     )
     add_strict(parser)
     parser.add_argument(
@@ -309,7 +309,7 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(0, MAX_LABELS),
         help=(
-            "for silent payments: search for the labels 1 to N, at most 100,000, after a loss of the wallet's data;"
+            "for silent payments: search for labels 1 to N, at most 100,000, after losing the wallet's data;"
             " default: the lines sp-label:N,LABEL of the watch list"
         ),
     )
@@ -319,7 +319,7 @@ def add_strict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse a descriptor whose extended keys have no wildcard *: it has only one address",
+        help="refuse a descriptor whose extended keys have no wildcard *, because it has only one address",
     )
 
 
@@ -369,8 +369,8 @@ def watch_list(
                 raise ParameterError(f"{address} is a path: give a file as --watch {address}") from None
             if "," in address.rpartition(")")[2]:
                 raise ParameterError(
-                    "an argument has a comma after its address or descriptor: separate entries by spaces, and write"
-                    " labels to a --watch file, as ENTRY,LABEL"
+                    "an argument has a comma after its address or descriptor: separate entries with spaces, and"
+                    " write labels in a --watch file, as ENTRY,LABEL"
                 ) from None
             raise
     if path is not None and watch.is_empty:
@@ -518,7 +518,7 @@ def birthday(text: str) -> datetime.date | int:
         raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD or a Unix time{shown(text)}") from None
     now = time.time() + _MAX_AHEAD_S
     if found > now if isinstance(found, int) else found > datetime.datetime.fromtimestamp(now, datetime.UTC).date():
-        raise argparse.ArgumentTypeError(f"{text} is in the future: give the day on which the wallet was made")
+        raise argparse.ArgumentTypeError(f"{text} is in the future: give the day on which the wallet was created")
     return found
 
 

@@ -73,9 +73,9 @@ class BlockOptions(ABC):
         if self.zmq and not self.follow:
             raise ParameterError("--zmq announces new blocks: it needs --follow")
         if self.every is not None and not self.follow:
-            raise ParameterError("--every is the time between checks for new blocks: it needs --follow")
+            raise ParameterError("--every sets the time between checks for new blocks: it needs --follow")
         if self.from_date is not None and self.to_date is not None and self.to_date < self.from_date:
-            raise ParameterError("the range contains no block: --to-date is before --from-date")
+            raise ParameterError("the range contains no blocks: --to-date is before --from-date")
         assert self.span  # its constructor checks the range
         if not self.is_node and (name := next((name for name in ("cookie", "user") if getattr(self, name)), None)):
             raise ParameterError(
@@ -113,7 +113,8 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
         default=UndoMode.AUTO,
         help=(
             "auto (default) reads the rev*.dat next to each blk*.dat if it exists, require fails without it, and off"
-            " never reads it. It has the outputs that each block spends: spends of older coins, values and fees need it"
+            " never reads it. It contains the outputs that each block spends, which spends of older coins, values"
+            " and fees need"
         ),
     )
     parser.add_argument(
@@ -123,10 +124,12 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--allow-gaps",
         action="store_true",
-        help="exit with 0 even if blocks or undo records of the range are missing; they are still listed",
+        help="exit with 0 even if blocks or undo records in the range are missing; they are still listed",
     )
     parser.add_argument(
-        "--report", metavar="FILE.json", help="write the ranges of heights that exist and that are missing to FILE.json"
+        "--report",
+        metavar="FILE.json",
+        help="write the ranges of heights that were found and that are missing to FILE.json",
     )
 
 

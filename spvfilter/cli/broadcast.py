@@ -214,9 +214,9 @@ class _Sending:
                 raise
             if self._is_check:
                 raise ParameterError(
-                    f"the client has not caught up with the nodes within {self._timeout_s:g} s"
+                    f"the client did not catch up with the nodes within {self._timeout_s:g} s"
                 ) from None
-            reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction; {_KEPT}"
+            reason = f"no node confirmed within {self._timeout_s:g} s that it has the transaction; {_KEPT}"
             return self._failed("unconfirmed", reason)
         except UselessPeerError as error:
             return self._failed("unconfirmed", str(error))
@@ -292,8 +292,8 @@ class _Sending:
                 self._step(step, peer, reason)
             case FeeWarning(txid, rate, floor) if txid == self._tx.txid:
                 complain(
-                    f"warning: fee rate {rate}, in satoshi per 1,000 vbytes, is below {floor.rate}, the least that half"
-                    f" of {counted(floor.peers, 'node')} relay"
+                    f"warning: fee rate {rate}, in satoshi per 1,000 vbytes, is below {floor.rate}, the lowest rate"
+                    f" that half of {counted(floor.peers, 'node')} relay"
                 )
             case PeerChanged(address) if address is not None:
                 self._messages.connected(address)

@@ -26,7 +26,7 @@ COMMANDS = {
 """The module of each command, below spvfilter.cli."""
 SUMMARIES = {
     "filterload": "make a BIP-37 filter of addresses, keys, data and outpoints",
-    "inspect": "show what a filterload payload, a transaction or a block holds",
+    "inspect": "show what a filterload payload, a transaction or a block contains",
     "scan": "find a wallet's payments in blocks",
     "export": "write blocks, transactions, inputs and outputs as Parquet",
     "match": "find a wallet's payments in transactions",

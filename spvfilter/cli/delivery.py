@@ -30,7 +30,7 @@ async def deliver(client: LightClient, tell: Callable[[str], None], besides: Col
         await asyncio.sleep(_LOOK_S)
     if unsent:
         named = ", ".join(map(hash_to_hex, unsent[:_MOST_NAMED])) + (", …" if len(unsent) > _MOST_NAMED else "")
-        told = "1 transaction waits for a node that requests it, and the next run announces it again"
+        told = "1 transaction is waiting for a node to request it; the next run announces it again"
         if (number := len(unsent)) > 1:
-            told = f"{number:,} transactions wait for a node that requests them, and the next run announces them again"
+            told = f"{number:,} transactions are waiting for a node to request them; the next run announces them again"
         tell(f"{told}: {named}")

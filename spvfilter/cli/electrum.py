@@ -87,13 +87,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=whole(0, 65_535),
         help=f"port for TLS, which needs --certificate; default {TLS_PORT}",
     )
-    parser.add_argument("--certificate", metavar="FILE", help="a certificate in PEM: also listen with TLS")
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="a certificate in PEM format; the server then also listens with TLS"
+    )
     limits = ElectrumLimits()
     for option, default, said in (
         ("--max-sessions", limits.sessions, "connections at the same time"),
         ("--max-subscriptions", limits.subscriptions, "scripts that one session subscribes to"),
-        ("--max-all-subscriptions", limits.all_subscriptions, "subscriptions of all sessions together"),
-        ("--max-memory", limits.memory, "bytes of memory for large requests and answers of all sessions together"),
+        ("--max-all-subscriptions", limits.all_subscriptions, "subscriptions over all sessions"),
+        ("--max-memory", limits.memory, "bytes of memory for large requests and answers, over all sessions"),
         ("--max-request", limits.request_size, "bytes of a request or a batch"),
         ("--max-answer", limits.response_size, "bytes of an answer"),
     ):
@@ -295,7 +297,7 @@ async def _ask_status(host: str, port: int) -> ElectrumStatus:
         return ElectrumStatus(**{**answer, "unknown": tuple(answer["unknown"])})
     except (asyncio.IncompleteReadError, ConnectionResetError):
         raise ParameterError(
-            f"the server on {host} port {port} closed the connection: it may have its largest number of sessions"
+            f"the server on {host} port {port} closed the connection: it may have reached its session limit"
         ) from None
     except (OSError, asyncio.LimitOverrunError, UnicodeError):
         raise ParameterError(f"no server answers on {host} port {port}: start spvfilter electrum") from None

@@ -43,9 +43,9 @@ _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter filterload [ADDRESS ...] [--watch FILE] [OPTION ...]"
     parser.description = (
-        "Make a BIP-37 filter that finds everything watched and print its filterload payload. A filter of few addresses"
-        " matches nearly nothing else, so it hides nothing. With --db or --secret-file, random elements make foreign"
-        " addresses match: the decoys."
+        "Make a BIP-37 filter that finds everything watched and print its filterload payload. A filter of few"
+        " addresses matches nearly nothing else, so it hides nothing. With --db or --secret-file, random elements"
+        " make other people's addresses match: the decoys."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
@@ -71,8 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--db",
         metavar="FILE",
         help=(
-            "a wallet's database, only read: use the secret, tweak, rate and size of the wallet's own filter. If"
-            " nothing else is watched, also use its addresses and outpoints"
+            "a wallet's database, which is not changed: use the secret, tweak, rate and size of the wallet's own"
+            " filter. If nothing else is watched, also use its addresses and outpoints"
         ),
     )
     decoys.add_argument(

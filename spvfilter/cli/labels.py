@@ -23,8 +23,8 @@ def configure(parser: Parser) -> None:
     taking = parser.add_action(
         "import",
         "store the labels of a file",
-        "Store the labels of a file in the wallet's database. Malformed lines are left out, and a warning names them."
-        " No client may use the database at the same time.",
+        "Store the labels of a file in the wallet's database. Malformed lines are skipped with a warning. No client"
+        " may use the database at the same time.",
     )
     giving = parser.add_action(
         "export",

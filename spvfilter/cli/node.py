@@ -32,7 +32,7 @@ _MOST = 100_000  # blocks that one command may mine or replace (our choice)
 _COMMANDS = {
     "mine [N]": "mine N blocks; default: one",
     "pay ADDRESS SATOSHI": "add a payment to the mempool",
-    "reorg DEPTH": "replace the last DEPTH blocks by a longer branch",
+    "reorg DEPTH": "replace the last DEPTH blocks with a longer branch",
     "status": "show the height and count transactions and connections",
     "quit": "stop the node",
 }

@@ -130,7 +130,7 @@ class ClientOptions:
             raise ParameterError("--cookie and --user are for the node of --node, which is missing")
         check_credentials(self.cookie, self.user)
         if self.node is not None and self.tweaks is not None:
-            raise ParameterError("give either --node or --tweaks: one of them finds all silent payments")
+            raise ParameterError("give either --node or --tweaks: each of them finds all silent payments")
 
     def source(self) -> Helper | None:
         """Return the source that --node or --tweaks names.
@@ -141,8 +141,8 @@ class ClientOptions:
             server = ServerSource(self.tweaks, self.network)
             if self.proxy is not None and server.endpoint.host not in LOCAL:
                 raise ParameterError(
-                    "--proxy does not apply to --tweaks, so the server would see your address: reach it by a tunnel on"
-                    " this computer, and name that, or leave --proxy out"
+                    "--proxy does not apply to --tweaks, so the server would see your address: reach it through a"
+                    " tunnel on this computer, and name that, or leave --proxy out"
                 )
             return server
         if self.node is None:

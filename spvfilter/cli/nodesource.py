@@ -42,16 +42,16 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         "--tweaks",
         metavar="URL",
         help=(
-            "in place of --node, a BlindBit Oracle server, as https://HOST:PORT. It learns which blocks you search, but"
-            " no address. It can hide payments"
+            "instead of --node, a BlindBit Oracle server, as https://HOST:PORT. It learns which blocks you search,"
+            " but not your addresses. It can hide payments"
         ),
     )
     group.add_argument(
         "--node",
         metavar="URL",
         help=(
-            "a full node that you trust, as http://HOST:PORT: it tells which outputs blocks spend. Bitcoin Core 30 with"
-            " -rest=1 needs no credentials"
+            "a full node that you trust, as http://HOST:PORT: it says which outputs blocks spend. Bitcoin Core 30"
+            " with -rest=1 needs no credentials"
         ),
     )
     add_credentials(group)
@@ -60,7 +60,9 @@ def add_node(parser: argparse.ArgumentParser) -> None:
 def warn_of_server(source: Helper | None) -> None:
     """Print a warning if a server could hide silent payments."""
     if isinstance(source, ServerSource):
-        complain(f"warning: {source.endpoint} could hide silent payments: nothing proves that it tells all tweaks")
+        complain(
+            f"warning: {source.endpoint} could hide silent payments, because nothing proves that it returns all tweaks"
+        )
 
 
 class _Source(Generic[T]):
@@ -111,7 +113,7 @@ class NodeSource(_Source["fullnode.FullNode"]):
         record = await node.undo_record(digest, previous, by_details=by_details)
         if record is None:
             raise NodeRefusedError(
-                f"{self.endpoint}: the node does not tell which outputs blocks spend: use Bitcoin Core 30 with -rest=1,"
+                f"{self.endpoint}: the node does not say which outputs blocks spend: use Bitcoin Core 30 with -rest=1,"
                 " or Core 23 or later with --cookie FILE"
             )
         return record

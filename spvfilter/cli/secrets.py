@@ -43,8 +43,8 @@ def refuse_scan_keys(argv: Iterable[str]) -> None:
     """Raise ParameterError if an argument contains sp(…) or a key of silent payments. No message repeats it."""
     if any(_SILENT.search(argument) for argument in argv):
         raise ParameterError(
-            "an argument contains a key of silent payments, which programs such as ps show: write sp(…) to a file that"
-            " only you can read, and give it with --watch"
+            "an argument contains a silent payment key, and programs such as ps show arguments: write sp(…) to a"
+            " file that only you can read, and give it with --watch"
         )
 
 

@@ -46,11 +46,12 @@ def configure(parser: Parser) -> None:
     balance = parser.add_action(
         "balance",
         "show the balance",
-        "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer than"
-        " 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
-        " unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is the part of"
-        " confirmed that is not frozen and that no own unconfirmed transaction spends. Trusted_pending is the part of"
-        " pending_in that own transactions created, if all their inputs belong to the wallet.",
+        "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer"
+        " than 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in"
+        " blocks that unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is"
+        " the part of confirmed that is not frozen and that none of the wallet's own unconfirmed transactions"
+        " spends. Trusted_pending is the part of pending_in that own transactions created, if all their inputs"
+        " belong to the wallet.",
     )
     coins = parser.add_action(
         "coins",
@@ -63,30 +64,30 @@ def configure(parser: Parser) -> None:
     history = parser.add_action(
         "history", "list transactions", "List the wallet's transactions with their status, the newest first."
     )
-    tx = parser.add_action("tx", "show one transaction", "Show everything that the wallet knows of one transaction.")
+    tx = parser.add_action("tx", "show one transaction", "Show everything that the wallet knows about one transaction.")
     tx.add_argument("txid", metavar="TXID", help="the transaction's id, 64 hex digits")
     address = parser.add_action(
         "address",
         "show the next unused address",
-        "Show the lowest address of a keychain that was never paid and that `reveal` never gave out.",
+        "Show a keychain's lowest address that was never paid and that `reveal` never gave out.",
     )
     revealing = parser.add_action(
         "reveal",
         "give out a new address",
-        "Print the first address above all revealed and all used ones, for an invoice. The database stores that it is"
-        " revealed, so it is never given again. No client may use the database at the same time.",
+        "Print the first address above all revealed and used ones, for an invoice. The database records it as"
+        " revealed, so it is never given out again. No client may use the database at the same time.",
     )
     keychains = parser.add_action(
         "keychains",
         "list keychains",
-        "List the watched descriptors. Used is the number of addresses that were paid. Window is the number of watched"
-        " addresses, from index 0 on. Lookahead, in JSON lines and CSV, is the least number of watched addresses beyond"
-        " the last used or revealed one.",
+        "List the watched descriptors. Used is the number of addresses that were paid. Window is the number of"
+        " watched addresses, from index 0 on. Lookahead, in JSON lines and CSV, is the minimum number of watched"
+        " addresses beyond the last used or revealed one.",
     )
     accounts = parser.add_action(
         "accounts",
         "list accounts",
-        "List the accounts and their balances. A watch list has a section for each account, which begins with the line"
+        "List the accounts and their balances. In a watch list, each account is a section that begins with the line"
         " account:NAME.",
     )
     shows: tuple[tuple[Parser, Show | None], ...] = (
@@ -215,7 +216,7 @@ def _entry(wallet: WalletStore, text: str) -> HistoryEntry:
     except ValueError:
         txid = b""
     if len(txid) != 32:
-        raise ParameterError(f"a txid has 64 hex digits, but this argument has {len(text)} characters")
+        raise ParameterError(f"a txid must be 64 hex digits, but this argument is {len(text)} characters long")
     entry = wallet.transaction(txid)
     if entry is None:
         raise ParameterError("the wallet has no transaction with this txid")

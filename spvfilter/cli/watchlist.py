@@ -19,9 +19,9 @@ def configure(parser: Parser) -> None:
     building = parser.add_action(
         "build",
         "compile a watch list",
-        "Write the entries, labels, accounts and outpoints of a watch list to a compiled file. Descriptors are refused,"
-        " because payments move their windows of watched addresses. A new file replaces an existing file, even while a"
-        " scan uses the old one.",
+        "Write the entries, labels, accounts and outpoints of a watch list to a compiled file. Descriptors are"
+        " refused, because payments move their windows of watched addresses. The new file replaces an existing one,"
+        " even while a scan uses it.",
     )
     building.add_argument("list", metavar="LIST", help="the watch list; - is standard input")
     building.add_argument("-o", "--output", metavar="FILE", required=True, help="the compiled file, such as list.spvwl")
@@ -30,8 +30,8 @@ def configure(parser: Parser) -> None:
     verifying = parser.add_action(
         "verify",
         "read a whole compiled list and report damage",
-        "Read a whole compiled watch list. Do this once for a file from somebody else: an attacker can hide entries in"
-        " it, and a scan does not notice that. The command needs as much memory as the file has bytes.",
+        "Read a whole compiled watch list. Do this once for a file from somebody else, because an attacker can hide"
+        " entries in it and a scan does not notice that. The command needs as much memory as the file is large.",
     )
     verifying.add_argument("file", metavar="FILE", help="the compiled watch list")
     verifying.set_defaults(act=_verify)

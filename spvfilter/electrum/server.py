@@ -90,7 +90,7 @@ class ElectrumServer:
     async def __aenter__(self) -> Self:
         """Read the wallet's transactions and start to listen. See the class for the errors."""
         if self._following is not None:
-            raise NotRunningError("the server is running already")
+            raise NotRunningError("the server is already running")
         self._hosts = {}
         link = self._link = WalletLink(self._client, self._limits, self._hosts)
         sequence = await link.load()

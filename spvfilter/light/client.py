@@ -135,7 +135,7 @@ class LightClient:
         StoreError: On entering, the database cannot be opened.
         InexpressibleError: On entering, the mode cannot find some entries of the watch list.
         KeychainMismatchError: On entering, the database contains a different keychain with the same name.
-        NotRunningError: On entering, the client is running already.
+        NotRunningError: On entering, the client is already running.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class LightClient:
     async def __aenter__(self) -> Self:
         """Open the database and start to connect to peers. See the class for the errors."""
         if self._is_entering or (self._running is not None and not self._running.has_ended):
-            raise NotRunningError("the client is running already")
+            raise NotRunningError("the client is already running")
         from spvfilter.light import running as runs  # the engine and the database: half of the package
 
         jobs = workers.JobQueue()

@@ -153,7 +153,7 @@ def xor_key(path: FilePath) -> bytes:
     except FileNotFoundError:
         return b""
     if len(key) != 8:
-        raise SourceError(f"the xor.dat next to it has {len(key)} bytes, not 8")
+        raise SourceError(f"the xor.dat next to it must be 8 bytes long, not {len(key)}")
     return key if any(key) else b""
 
 
@@ -186,7 +186,7 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
             if not padding:
                 lost = not start and at == size and not key
                 why = ": if it is XORed, copy the xor.dat that Bitcoin Core keeps next to it" if lost else ""
-                yield f"{at - start} bytes from byte {start} are no {of.name} of {network}{why}"
+                yield f"{at - start} bytes from byte {start} contain no {of.name} of {network}{why}"
         elif at + 8 + whole <= size:
             yield Record(at + 8, whole, head[8 : 8 + whole])
             at += 8 + whole
@@ -237,4 +237,4 @@ def _from_hex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:
-        raise SourceError("not hex throughout: a byte after the first ones is not a hex digit") from None
+        raise SourceError("it begins with hex digits, but contains other characters") from None

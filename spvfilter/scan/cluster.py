@@ -77,8 +77,8 @@ class DaskWorkers(Engine):
         """
         if task.has_scan_key and not self._sends_scan_key:
             raise ParameterError(
-                "the watch list has sp(), whose private scan key would be sent to the scheduler and all workers: give"
-                " send_scan_key=True if you trust them"
+                "the watch list has sp(), whose private scan key would be sent to the scheduler and all workers:"
+                " pass send_scan_key=True if you trust them"
             )
         done = await to_its_end(finished, task.path, task.key)
         if done is not None:
@@ -108,7 +108,7 @@ class DaskWorkers(Engine):
                         del self._shared[task.coins]
                     continue
                 if not isinstance(raw, bytes):
-                    raise SourceError(f"part {task.part.number}: a worker has sent no bytes")
+                    raise SourceError(f"part {task.part.number}: a worker sent no bytes")
                 return raw
         raise SourceError(f"part {task.part.number}: the workers that scanned it died {ATTEMPTS} times: {why}")
 
@@ -170,9 +170,7 @@ def _written(task: PartTask, raw: bytes) -> PartSummary:
     summary = summary_of(unchecked, task.key)
     if summary is None:
         unchecked.unlink()
-        raise SourceError(
-            f"part {task.part.number}: a worker has answered with bytes that are not the file of that part"
-        )
+        raise SourceError(f"part {task.part.number}: a worker returned bytes that are not the file of that part")
     unchecked.replace(task.path)
     return summary
 

@@ -37,7 +37,7 @@ def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: 
             if count > most:
                 raise SourceError(
                     f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: put"
-                    " rev*.dat beside the blocks (they have the coins that each block spends)"
+                    " the rev*.dat files, which contain the spent coins, next to the blocks"
                 )
             packed = pack_hits(chunk)
             piece = len(packed).to_bytes(4, "little") + packed

@@ -31,13 +31,13 @@ def check_whole(plan: Plan) -> int:
             if height != following or not block.is_rooted:
                 found = "a chain from another block" if height == following else _in_words(height)
                 raise SourceError(
-                    f"coins and balances need all blocks from the genesis block on: {found} was found, and height"
-                    f" {following:,} was expected. Add the files with the missing blocks, and leave --from-height and"
-                    " --from-date out"
+                    f"coins and balances need all blocks from the genesis block on: expected height {following:,},"
+                    f" found {found}. Add the files with the missing blocks, and leave --from-height and --from-date"
+                    " out"
                 )
             following += 1
     if following is None:
-        raise SourceError("coins and balances need all blocks from the genesis block on, and there are no blocks")
+        raise SourceError("coins and balances need all blocks from the genesis block on, but there are no blocks")
     return following - 1
 
 

@@ -16,7 +16,7 @@ from spvfilter.scan.edition import EDITION, edition, mismatch
 # All of these values are our choice.
 _CONNECT_S = 30  # Seconds within which the scheduler must answer.
 _CLOSE_S = 5  # Seconds that closing the client may take.
-_NO_SCHEDULER = "not the address of a Dask scheduler, which is tcp://HOST:PORT"  # The address may have a password.
+_NO_SCHEDULER = "not the address of a Dask scheduler: expected tcp://HOST:PORT"  # The address may have a password.
 _WORKERS_S = 30  # Seconds to wait for the first worker.
 _LOOK_S = 0.5  # Seconds between two checks of which workers are connected.
 _RETRIES = 2  # Times that the scheduler runs a failed call again.
@@ -67,7 +67,7 @@ class Calls:
             if self.is_gone:
                 raise scheduler_is_gone(why) from why
             await asyncio.sleep(_LOOK_S)
-        raise SourceError(f"the watch list could not be sent to the workers, {ATTEMPTS} times: {why}")
+        raise SourceError(f"the watch list could not be sent to the workers in {ATTEMPTS} attempts: {why}")
 
     async def once(
         self,
@@ -159,7 +159,7 @@ class Calls:
             await self.call(self.client.wait_for_workers, 1, timeout=_WORKERS_S)
         except TimeoutError:
             raise SourceError(
-                f"the cluster has no worker: start `dask worker {self._address()}` on a machine that has the files"
+                f"the cluster has no workers: start `dask worker {self._address()}` on a machine that has the files"
             ) from None
         found = await self.call(self.client.run, metadata.version, "spvfilter", on_error="return")
         for worker, version in sorted(found.items()):
@@ -167,7 +167,7 @@ class Calls:
                 continue  # the worker left or is unreachable: treat it as absent
             if isinstance(version, BaseException):
                 raise SourceError(
-                    f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})"
+                    f"spvfilter is not installed on worker {worker}: install spvfilter {__version__} there ({version})"
                 )
         answers = await self.call(self.client.run, edition, on_error="return")
         for worker, answer in sorted(answers.items()):

@@ -176,7 +176,7 @@ class PartScan:
         cannot be read, and SourceError if it is damaged.
         """
         if not self.has_transactions or not self._rows:
-            raise ParameterError("no transactions: make the scan with transactions=True, and run it first")
+            raise ParameterError("no transactions: create the scan with transactions=True and run it first")
         return map(row_of, read_rows(self._rows, self._watch))
 
     def write_transactions(self, path: Path, is_stopped: Callable[[], bool] = lambda: False, jobs: int = 1) -> None:

@@ -215,7 +215,7 @@ class Processes(Engine):
                 await self._end(pool)
             except ReplacedListError:  # share what this process has mapped
                 await self._end(pool, is_replaced=True)
-        raise SourceError(f"part {task.part.number}: the process that scans it has died {_ATTEMPTS} times")
+        raise SourceError(f"part {task.part.number}: the process that scans it died {_ATTEMPTS} times")
 
     def _opened(self) -> futures.ProcessPoolExecutor:
         """Return the pool of processes. A pool is started if none is running."""

@@ -82,7 +82,7 @@ class ExportColumns:
 def _table(name: str) -> Mapping[str, Layout]:
     """Return the columns of a table. Raises ParameterError if there is no such table."""
     if (found := BLOCK_TABLES.get(name)) is None:
-        raise ParameterError(f"no table {name[:100]!r}: the tables are {', '.join(BLOCK_TABLES)}")
+        raise ParameterError(f"there is no table {name[:100]!r}: the tables are {', '.join(BLOCK_TABLES)}")
     return found
 
 
@@ -96,9 +96,9 @@ def _checked(table: str, names: list[str]) -> tuple[str, ...]:
         if name not in known:
             raise ParameterError(f"no column {name[:100]!r} in the table {table}: it has {', '.join(known)}")
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ParameterError(f"the column {twice} of the table {table} is named twice: name it once")
+        raise ParameterError(f"column {twice} of table {table} is named twice: name it once")
     if not names:
-        raise ParameterError(f"no column of the table {table} is named: leave the table out instead")
+        raise ParameterError(f"no column of table {table} is selected: leave the table out instead")
     return tuple(names)
 
 

@@ -53,7 +53,7 @@ class ExportInputs:
 
     def __post_init__(self) -> None:
         if self.credits_p2pk and not self.balances:
-            raise ParameterError("credits_p2pk is for balances: also set balances=True")
+            raise ParameterError("credits_p2pk needs balances=True as well")
 
     @property
     def states(self) -> list[str]:

@@ -67,7 +67,7 @@ class NodeBlocks:
         if ahead < 1:
             raise ParameterError(f"ahead must be at least 1 block, not {ahead}")
         if listing is not None and span is not None:
-            raise ParameterError("give either a listing or a span: a listing is scanned whole")
+            raise ParameterError("pass either a listing or a span, not both: a listing is scanned whole")
         self.node = node
         """The node from which the blocks are fetched."""
         self.mode: UndoMode = UndoMode(undo)

@@ -145,6 +145,6 @@ async def _built(calls: Calls, part: Part) -> FilterPart:
             why = error.cause
         else:
             if not isinstance(made, FilterPart):
-                raise SourceError(f"part {part.number}: a worker has sent no filters")
+                raise SourceError(f"part {part.number}: a worker sent no filters")
             return made
     raise SourceError(f"part {part.number}: the workers that made its filters died {ATTEMPTS} times: {why}")

@@ -156,7 +156,7 @@ async def follow_batches(
     """
     node = blocks.node
     if blocks.span.to_height is not None or blocks.span.to_time is not None:
-        raise ParameterError("a chain that is followed has no end: give a span without to_height and to_time")
+        raise ParameterError("a chain that is followed has no end: pass a span without to_height and to_time")
     if not poll_s > 0:
         raise ParameterError(f"poll_s must be more than 0 seconds, not {poll_s}")
     listing: Listing | None = await blocks.listing()

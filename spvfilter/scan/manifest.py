@@ -74,9 +74,9 @@ class Manifest:
         try:
             made = cls(**held)
         except TypeError:
-            raise SourceError(f"{path}: a damaged manifest: scan into another directory") from None
+            raise SourceError(f"{path}: this manifest is damaged: scan into another directory") from None
         if not made._is_sound():
-            raise SourceError(f"{path}: a damaged manifest: scan into another directory")
+            raise SourceError(f"{path}: this manifest is damaged: scan into another directory")
         return made
 
     def _is_sound(self) -> bool:

@@ -50,12 +50,12 @@ class Matcher:
     def __init__(self, watch: WatchList, *, jobs: int = 1, check: bool = False) -> None:
         if not isinstance(watch, WatchList):
             raise TypeError(
-                f"watch: expected a WatchList, such as WatchList.from_addresses makes, not {type(watch).__name__}"
+                f"watch: expected a WatchList, such as WatchList.from_addresses(addresses), not {type(watch).__name__}"
             )
         if not isinstance(jobs, int):
             raise TypeError(f"jobs: expected a whole number, not {type(jobs).__name__}")
         if jobs < 1:
-            raise ParameterError(f"jobs must be at least 1: {jobs}")
+            raise ParameterError(f"jobs must be at least 1, not {jobs}")
         if watch.is_empty:
             raise ParameterError("nothing to watch for: the watch list is empty")
         self.watch = watch

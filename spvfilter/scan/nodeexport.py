@@ -181,7 +181,7 @@ class NodeExport:
             listing = await self._listing(following)
             if listing is None or listing.previous == known.hash_at(following - 1):
                 return gone, listing
-        raise NodeChainError(f"{self.blocks.node.endpoint}: its chain changed {_MOST_CHANGES} times while it was read")
+        raise NodeChainError(f"{self.blocks.node.endpoint}: its chain changed {_MOST_CHANGES} times during the export")
 
     def _known(self, spool: BlockSpool) -> KnownBlocks:
         """Return the known blocks. Clear the spool unless its blocks follow the finished parts. Raises SourceError."""

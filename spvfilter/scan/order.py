@@ -308,7 +308,7 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
-        raise SourceError(f"the heights of {counted(unknown, 'block')} are not known: leave out the range of heights")
+        raise SourceError(f"the heights of {counted(unknown, 'block')} are unknown: leave the range of heights out")
     kept: list[PendingBlock] = []
     begun = ended = STALE  # segment of the last block that was kept, and of the last block after the range
     for block in placed:
@@ -324,7 +324,7 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
         block.rooted = block.rooted and is_whole
         kept.append(block)
     if not kept:
-        raise SourceError(f"none of {len(placed):,} blocks is in the range: {span}")
+        raise SourceError(f"none of the {len(placed):,} blocks is in the range {span}")
     return kept
 
 
@@ -342,7 +342,8 @@ def _require_undo(placed: list[PendingBlock], source: BlockSource, report: ScanR
         why = "".join(f"; {problem}" for problem in report.undo_problems[:3])
         first = f"{source.name(lacking[0])}, block {hash_to_hex(lacking[0].hash)}"
         raise SourceError(
-            f"undo data is required, and {len(lacking):,} of {len(placed):,} blocks have none, the first {first}{why}"
+            f"undo data is required, but {len(lacking):,} of {len(placed):,} blocks have none; the first is"
+            f" {first}{why}"
         )
 
 

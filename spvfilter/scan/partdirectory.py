@@ -59,7 +59,8 @@ class PartDirectory:
             names = (each.name for each in self.path.iterdir())
             if strange := next((name for name in names if not name.startswith(TEMPORARY) and name != _LOCK), None):
                 raise ParameterError(
-                    f"{self.path} is not empty and holds no scan or export (it has {strange}): choose another directory"
+                    f"{self.path} is not empty and contains no scan or export (it contains {strange}): choose another"
+                    " directory"
                 )
             held = wanted
             held.write(self.path)
@@ -68,7 +69,7 @@ class PartDirectory:
         if held.parts_removed:
             self.remove_unused()
             raise ParameterError(
-                f"{self.path}: the parts of this scan were removed, so that it cannot grow: scan into another directory"
+                f"{self.path}: the parts of this scan were removed, so it cannot grow: scan into another directory"
             )
         (self.path / _PARTS).mkdir(exist_ok=True)
         return held

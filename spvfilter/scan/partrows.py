@@ -120,7 +120,7 @@ class EarlierRun:
 def lost_block(block: bytes) -> SourceError:
     """Return the error for a block of an earlier run that is in no file now."""
     return SourceError(
-        f"block {hash_to_hex(block)} was scanned before and is in no file now: its rows would be lost. Restore the"
-        " files, or scan the remaining ones into another directory. If a node has pruned them, all blocks of the"
+        f"block {hash_to_hex(block)} was scanned before, but no file contains it now: its rows would be lost. Restore"
+        " the files, or scan the remaining ones into another directory. If a node has pruned them, all blocks of the"
         " earlier run that are gone must lie below the lowest block in the files"
     )

@@ -138,7 +138,7 @@ class PartRun:
                     await to_its_end(task.path.unlink)
                     raise SourceError(
                         f"part {task.part.number}: its files are not in {self.parts.path}: all workers must see that"
-                        " directory by the same path"
+                        " directory under the same path"
                     )
 
         workers = [asyncio.create_task(work()) for _ in range(min(engine.width + 1, len(missing)))]

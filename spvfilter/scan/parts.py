@@ -116,7 +116,7 @@ class PartBlocks(FileBlocks):
 
 def vanished(where: str) -> VanishedFileError:
     """Return the error for a file that is gone since the plan was made."""
-    return VanishedFileError(f"{where}: the file is gone since the blocks were listed: plan and run again")
+    return VanishedFileError(f"{where}: the file has disappeared since the blocks were listed: plan and run again")
 
 
 def _alone(ref: BlockRef) -> BlockRef:

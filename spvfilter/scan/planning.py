@@ -182,7 +182,7 @@ class Planning:
             why = "".join(f"; {problem}" for problem in self.report.undo_problems[:3])
             first = f"{self._files.file(file).path} at byte {offset}, block {hash_to_hex(rows.hash(lacking[0]))}"
             raise SourceError(
-                f"undo data is required, and {len(lacking):,} of {self.placed:,} blocks have none, the first"
+                f"undo data is required, but {len(lacking):,} of {self.placed:,} blocks have none; the first is"
                 f" {first}{why}"
             )
 
@@ -248,8 +248,8 @@ class Planning:
         held = [block for _, block, _ in part]
         if is_stale or hashes != held:
             raise SourceError(
-                f"a reorganization reaches the pruned block {hash_to_hex(held[0])} or the ones after it, so that its"
-                " part cannot be scanned again: scan into another directory"
+                f"a reorganization reaches the pruned block {hash_to_hex(held[0])} or the ones after it, so its part"
+                " cannot be scanned again: scan into another directory"
             )
         size = sum(_COPY.unpack_from(part.rows, row)[2] for row in range(0, len(part.rows), ROW_SIZE))
         return Cut(part.rows, part.previous, {}, [], size, part.name)
@@ -348,9 +348,7 @@ def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
     if span.from_height is not None or span.to_height is not None:
         unknown = sum(rows.height(row) is None for row in chain.from_iterable(run.rows for run in runs))
         if unknown:
-            raise SourceError(
-                f"the heights of {counted(unknown, 'block')} are not known: leave out the range of heights"
-            )
+            raise SourceError(f"the heights of {counted(unknown, 'block')} are unknown: leave the range of heights out")
     kept: list[RowRun] = []
     for run in runs:
         left = array("I")
@@ -367,5 +365,5 @@ def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
         if left:
             kept.append(RowRun(left, run.height, run.is_rooted))
     if not kept:
-        raise SourceError(f"none of {placed:,} blocks is in the range: {span}")
+        raise SourceError(f"none of the {placed:,} blocks is in the range {span}")
     return kept

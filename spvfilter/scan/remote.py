@@ -41,8 +41,8 @@ class RemoteFile:
         user, at, _ = rest.partition("/")[0].rpartition("@")
         if at and ":" in user:
             raise ParameterError(
-                f"a URL with a password in it is refused, since messages would show it: {scheme}://…"
-                " (put the credentials into the store's configuration)"
+                f"a URL must not contain a password, because messages would show it: {scheme}://… (put the"
+                " credentials into the store's configuration)"
             )
         self._url = url.rstrip("/")
 
@@ -138,7 +138,7 @@ class RemoteFile:
         except ImportError as error:
             raise ParameterError(f"{self._url}: {error}") from None
         except ValueError as error:
-            raise ParameterError(f"{self._url}: no kind of store that fsspec knows: {error}") from None
+            raise ParameterError(f"{self._url}: fsspec does not support this kind of store: {error}") from None
         try:
             yield store, path
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, SourceError):
@@ -205,7 +205,7 @@ class _Local:
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
         raw = read_at(self._descriptor, offset, size, key) if key else _system.read_at(self._descriptor, size, offset)
         if len(raw) < min(size, self.size - offset):  # missing bytes must not pass for padding
-            raise SourceError("the file has become shorter while it was read")
+            raise SourceError("the file became shorter while it was being read")
         return raw
 
 
@@ -241,7 +241,7 @@ def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
 def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFileError:
     """Return the error that reports an answer of the wrong size."""
     return RemoteFileError(
-        f"{file}: {size:,} bytes from byte {offset:,} on were asked of the store, which gave {given:,}"
+        f"{file}: {size:,} bytes from byte {offset:,} on were requested, but the store returned {given:,}"
     )
 
 
@@ -273,7 +273,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
             if len(raw) != end - begin and len(raw) != max(file.size() - begin, 0):
                 raise _partial(file, begin, end - begin, len(raw))
             if _system.write_at(descriptor, raw, begin) != len(raw):
-                raise OSError("no memory for the bytes that were read")
+                raise OSError("not enough memory for the bytes that were read")
     except BaseException:
         os.close(descriptor)
         raise

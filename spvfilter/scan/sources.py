@@ -52,7 +52,7 @@ class RawBlock:
     def __post_init__(self) -> None:
         object.__setattr__(self, "raw", to_bytes(self.raw))
         if self.height is not None and self.height < 0:
-            raise ParameterError(f"a height must not be negative: {self.height}")
+            raise ParameterError(f"a height must be at least 0, not {self.height}")
 
 
 @public
@@ -156,7 +156,7 @@ class BlockSpan:
             ("to_time", self.to_time),
         ):
             if number is not None and number < 0:
-                raise ParameterError(f"{name} must not be negative: {number}")
+                raise ParameterError(f"{name} must be at least 0, not {number}")
         if self.from_height is not None and self.to_height is not None and self.to_height < self.from_height:
             raise ParameterError(f"a range from height {self.from_height} to {self.to_height} contains no blocks")
         if self.from_time is not None and self.to_time is not None and self.to_time < self.from_time:
@@ -417,7 +417,7 @@ class BlockFiles(FileBlocks, BlockSource):
     ) -> None:
         named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not named:
-            raise ParameterError("no block file named: give at least one path")
+            raise ParameterError("no block files: pass at least one path")
         if undo not in list(UndoMode):
             raise ParameterError(f"undo must be one of {', '.join(UndoMode)}, not {undo!r}")
         self.mode: UndoMode = UndoMode(undo)
@@ -441,7 +441,7 @@ class BlockFiles(FileBlocks, BlockSource):
             return []
         if not files:
             inner = _data_folder(path)
-            advice = f": it looks like Bitcoin Core's data folder, so give its folder {inner}" if inner else ""
+            advice = f": it looks like Bitcoin Core's data folder, so name its folder {inner}" if inner else ""
             self._missing.append(
                 Problem(str(path), f"no blk*.dat, *.raw, *.blk or *.hex file in this directory{advice}")
             )

@@ -46,7 +46,7 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
         raise SourceError(A_TRANSACTION)
     else:
         raise SourceError(
-            "neither lines of hex nor a blk*.dat (since Bitcoin Core 28 these are XORed: name the file instead)"
+            "neither lines of hex nor a blk*.dat (Bitcoin Core XORs these since version 28: name the file instead)"
         )
 
 

@@ -209,7 +209,7 @@ def _output(directory: str | os.PathLike[str]) -> Path:
     """The file of matches in a directory. Raises SourceError if there is none."""
     found = next((path for name in OUTPUTS if (path := Path(directory) / name).exists()), None)
     if found is None:
-        raise SourceError(f"{directory}: no matches.parquet, matches.csv or matches.jsonl of a finished scan")
+        raise SourceError(f"{directory}: contains no matches.parquet, matches.csv or matches.jsonl of a finished scan")
     return found
 
 

@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 """The mark with which some editors begin a text file."""
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
 """First bytes of a partially signed transaction (BIP-174), and the first characters of its base64 form."""
-_OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
+_OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and pass its hex"
 
 
 @public
@@ -145,7 +145,7 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            return b"", "not a JSON object on one line (`jq -c` prints it on one)"
+            return b"", "not a JSON object on one line (`jq -c` prints objects that way)"
         return _tx_of_value(found)
     if len(text) > 1 and text[:1] == text[-1:] == b'"':
         text = text[1:-1]
@@ -160,7 +160,7 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
 def _tx_of_value(found: object) -> tuple[bytes, str | None]:
     """Do the work of `_tx_of` for a value of JSON."""
     if isinstance(found, dict) and isinstance(error := found.get("error"), dict):
-        return b"", f"a node's answer with the error {error.get('code')!r:.20}, not with a transaction: ask it again"
+        return b"", f"a node's answer with error {error.get('code')!r:.20} instead of a transaction: ask it again"
     if isinstance(found, dict) and isinstance(found.get("result"), dict):  # the whole answer of the RPC
         found = found["result"]
     if isinstance(found, dict):
@@ -169,7 +169,7 @@ def _tx_of_value(found: object) -> tuple[bytes, str | None]:
             return b"", f"a JSON object without a field {' or '.join(_FIELDS)}"
         found = values[0]
     if not isinstance(found, str):
-        return b"", "the transaction in the JSON value is not a string of hex digits"
+        return b"", "the transaction in the JSON object is not a string of hex digits"
     return _tx_of(b'"%b"' % found.encode("utf-8", "replace"))
 
 
@@ -184,12 +184,12 @@ def problem_of(raw: bytes) -> str | None:
     try:
         if spent_outpoints(raw):
             return None
-        return "not a transaction: it has no input"
+        return "not a transaction: it has no inputs"
     except FormatError as error:
         if raw.startswith(_PSBT):
             return _OF_PSBT
         if len(raw) == HASH_SIZE:
             return f"{HASH_SIZE} bytes: the id of a transaction, perhaps, but not the transaction"
         if len(raw) > MAX_BLOCK_SIZE:
-            return f"more than {MAX_BLOCK_SIZE:,} bytes, as no transaction has"
+            return f"more than {MAX_BLOCK_SIZE:,} bytes, too long for a transaction"
         return "a block, not a transaction" if is_block(raw) else f"not a transaction: {error}"

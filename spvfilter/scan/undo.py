@@ -95,7 +95,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
     coins = spent_coins(undo)
     shape = [len(tx.inputs) for tx in walk_block(raw_block)][1:]
     if [len(of_tx) for of_tx in coins] != shape:
-        raise UndoError("the numbers of inputs differ from those of the block", offset=0, field="undo input count")
+        raise UndoError("the numbers of inputs differ from the block's", offset=0, field="undo input count")
     return coins
 
 
@@ -213,7 +213,8 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
             previous = search.previous_of(file.read(record), transactions_of(record))
             if previous is None:
                 found.problems.append(
-                    f"the undo record at byte {record.offset - 8} is damaged, or belongs to no block in the block file"
+                    f"the undo record at byte {record.offset - 8} is damaged, or does not belong to a block in the"
+                    " block file"
                 )
             else:
                 claims.setdefault(previous, []).append(record)

@@ -125,7 +125,7 @@ async def plan_on_workers(
     """
     named = (os.fspath(paths),) if isinstance(paths, (str, os.PathLike)) else tuple(os.fspath(path) for path in paths)
     if not named:
-        raise ParameterError("no block file named: give at least one path")
+        raise ParameterError("no block files: pass at least one path")
     if undo not in list(UndoMode):
         raise ParameterError(f"undo must be one of {', '.join(UndoMode)}, not {undo!r}")
     calls = Calls(client)
@@ -136,7 +136,7 @@ async def plan_on_workers(
             raise SourceError(f"the worker {worker} cannot list its files: {seen}")
     sights: list[Sight] = sorted({seen for seen in found.values() if isinstance(seen, tuple) and seen})
     if not sights:
-        raise SourceError(f"no worker has a block file at {', '.join(named)}: each looks there on its own machine")
+        raise SourceError(f"no worker found a block file at {', '.join(named)}: each looks there on its own machine")
     worker_pool = WorkerPool(calls, named, [(sight,) for sight in sights])
     listed = await _listed(worker_pool, sights, UndoMode(undo), network)
     return await asyncio.to_thread(
@@ -165,7 +165,7 @@ async def _listed(
                     ) from None
                 else:
                     if not isinstance(listed, ListedFile):
-                        raise SourceError(f"{path}: a worker has sent no list of blocks")
+                        raise SourceError(f"{path}: a worker sent no list of blocks")
                     return listed
         raise SourceError(f"{path}: the workers that read its headers died {ATTEMPTS} times: {why}")
 

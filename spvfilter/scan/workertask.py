@@ -77,7 +77,7 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
                     pass
             except OSError as error:
                 raise SourceError(
-                    f"a worker cannot read {name}: {error.strerror}; each worker has to see the files by the same path"
+                    f"a worker cannot read {name}: {error.strerror}; each worker must see the files under the same path"
                 ) from error
     try:
         table = _latest.get(shared)

@@ -52,15 +52,15 @@ def other_magic(head: bytes) -> str | None:
     known = next((each for each in NETWORKS if each.genesis_hash == digest), None)
     if known is None:
         return None
-    custom = f": for a custom {known}, give its challenge by --signet-challenge" if known == SIGNET else ""
-    return f"the genesis block of {known} has the magic {head[:4].hex()} here, not {known.magic.hex()}{custom}"
+    custom = f": for a custom {known}, pass its challenge with --signet-challenge" if known == SIGNET else ""
+    return f"the genesis block of {known} has the magic {head[:4].hex()} here instead of {known.magic.hex()}{custom}"
 
 
 def contradiction(raw: bytes, network: Network) -> str | None:
     """The reason why a raw block is not of a network; None if nothing contradicts it. The first 80 bytes suffice."""
     owner = Network.of_magic(raw[:4], network)
     if owner is not None:  # no block has a magic as its version
-        return f"a record of a blk*.dat of {owner}, with its magic and length, where a block alone is expected"
+        return f"a record of a blk*.dat of {owner}, with its magic and length, where only a block is expected"
     if len(raw) < HEADER_SIZE:
         return None
     known = {each.genesis_hash: each for each in NETWORKS}
@@ -75,4 +75,8 @@ def contradiction(raw: bytes, network: Network) -> str | None:
         is_easy = target(bits) > network.pow_limit
     except FormatError:
         return None
-    return f"its bits, {bits:08x}, are easier than {network} allows: a block of another network?" if is_easy else None
+    return (
+        f"its bits, {bits:08x}, are easier than {network} allows: does the block belong to another network?"
+        if is_easy
+        else None
+    )

@@ -177,7 +177,7 @@ def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path
     assert (ran.returncode, result["status"], result["sent"]) == (1, "unconfirmed", [])
     assert ran.stderr.decode().splitlines() == [
         "spvfilter: 127.0.0.1:1: connection refused; it will be retried",
-        "spvfilter: not accepted: no node has confirmed within 0.5 s that it has the transaction; the balance"
+        "spvfilter: not accepted: no node confirmed within 0.5 s that it has the transaction; the balance"
         " includes it, and spvfilter watch --db sends it again",
     ]
 
@@ -300,6 +300,6 @@ def test_private_transaction_without_announcement_is_exit_code_1(run: Any, node:
         ran = run("broadcast", spend(found, 30_000).hex(), "--db", db, *both, "--private", "--timeout", 3)
     assert (ran.code, json.loads(ran.out.splitlines()[-1])["status"]) == (1, "unconfirmed")
     assert ran.err.splitlines()[-1] == (
-        "spvfilter: not accepted: no node has confirmed within 3 s that it has the transaction; the balance includes"
+        "spvfilter: not accepted: no node confirmed within 3 s that it has the transaction; the balance includes"
         " it, and spvfilter watch --db sends it again"
     )

@@ -49,8 +49,8 @@ async def test_nothing_waits_for_the_transaction_of_the_command() -> None:
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (1, "1 transaction waits for a node that requests it, and the next run announces it again: " + "01" * 32),
-        (5, "5 transactions wait for a node that requests them, and the next run announces them again: "),
+        (1, "1 transaction is waiting for a node to request it; the next run announces it again: " + "01" * 32),
+        (5, "5 transactions are waiting for a node to request them; the next run announces them again: "),
     ],
 )
 async def test_it_names_what_still_waits(number: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_status_names_a_server_that_accepts_no_session(tmp_path: Path) -> None:
             stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
         shown = process("electrum", "status", "--port", port)
         assert shown.returncode == 2
-        assert b"closed the connection: it may have its largest number of sessions" in shown.stderr
+        assert b"closed the connection: it may have reached its session limit" in shown.stderr
 
 
 def test_missing_certificate_is_named(run: Any, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_follow_of_coins_waits_for_a_block_that_comes_late(tmp_path: Path) -> No
     with started(*words, "--coins", "--follow", "--every", 1) as (child, lines):
         assert "3 blocks" in line_with(" written in", lines)
         write_records(folder / "blk00001.dat", blocks[4:])
-        assert "height 5 was found, and height 4 was expected" in line_with("trying again every 1 s", lines)
+        assert "expected height 4, found height 5" in line_with("trying again every 1 s", lines)
         write_records(folder / "blk00002.dat", blocks[3:4])
         assert "2 new blocks" in line_with("since the last run", lines)
         child.send_signal(signal.SIGINT)
@@ -201,7 +201,7 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--coins")
     assert ran.code == 2
     assert ran.err.startswith(
-        "spvfilter: coins and balances need all blocks from the genesis block on: height 100 was found"
+        "spvfilter: coins and balances need all blocks from the genesis block on: expected height 1, found height 100"
     )
 
 
@@ -211,7 +211,7 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
         (("--credit-p2pk",), "--credit-p2pk is for --balances: add --balances"),
         (("--columns", "coins"), "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
         (("--columns", "inputs:amount"), "no column 'amount' in the table inputs"),
-        (("--columns", "inputs:value,value"), "the column value of the table inputs is named twice"),
+        (("--columns", "inputs:value,value"), "column value of table inputs is named twice"),
         (("--columns", "inputs:"), "no column '' in the table inputs"),
         (("--columns", "inputs", "inputs:value"), "--columns names the table inputs twice"),
         (("--dask", "tcp://127.0.0.1:1", "--processes", "2"), "--dask and --processes cannot be combined"),
@@ -221,7 +221,7 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
         (("blk00000.dat.gz",), "blk00000.dat.gz: export needs files that it can read again"),
         (("--out", "s3://bucket/x"), "--out takes a local path, not a URL"),
         (("--on-workers", "blocks"), "--on-workers PATH replaces all other PATHs"),
-        (("--every", "5"), "--every is the time between checks for new blocks: it needs --follow"),
+        (("--every", "5"), "--every sets the time between checks for new blocks: it needs --follow"),
         (("--zmq", "tcp://127.0.0.1:1"), "--zmq announces new blocks: it needs --follow"),
         (("--follow", "--to-height", "150"), "--follow runs until it is interrupted: leave --to-height"),
         (("--from-height", "9", "--to-height", "8"), "a range from height 9 to 8 contains no blocks"),

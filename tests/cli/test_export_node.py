@@ -53,7 +53,7 @@ def test_the_tables_of_a_node_are_those_of_its_files(run: Run, core: CoreNode, t
     assert (ran.code, ran.out) == (0, "")
     assert "114 blocks" in ran.err
     assert "1 part written in" in ran.err
-    assert "inputs.spent_block_number is null: the node's REST interface does not say it" in ran.err
+    assert "inputs.spent_block_number is null: the node's REST interface does not report it" in ran.err
     assert rows_in(tmp_path / "out") == of_files(run, core, tmp_path / "files", "--balances")
     ran = run(*words)
     assert "since the last run: no new blocks; 1 part kept\n" in ran.err

@@ -88,7 +88,7 @@ def test_the_picture_is_a_png_file(run: Any, tmp_path: Path) -> None:
         ((ADDRESS, "--probes", "1000000001"), "expected a whole number from 0 to 1000000000"),
         ((ADDRESS, "--fp-rate", "1"), "expected a number between 0 and 1"),
         ((ADDRESS, "--universe", "0"), "expected a whole number from 1 to"),
-        ((ADDRESS, "--plot", "x.txt"), "--plot makes a PNG picture"),
+        ((ADDRESS, "--plot", "x.txt"), "--plot writes a PNG picture"),
     ],
 )
 def test_wrong_arguments_are_named(run: Any, argv: tuple[str, ...], message: str) -> None:

@@ -312,7 +312,7 @@ def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[
     for number in (0, 1, 3):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
     ran = run("scan", tmp_path, "--address", P2PKH, "--network", "regtest", "--quiet")
-    hint = "spvfilter: these gaps make the exit code 1; --allow-gaps accepts them\n"
+    hint = "spvfilter: because of these gaps the exit code is 1; --allow-gaps accepts them\n"
     assert (ran.code, ran.err) == (1, f"spvfilter: missing: height 3\n{hint}")
 
 
@@ -393,4 +393,4 @@ def test_undo_files_show_spends_of_older_coins(run: Any, tmp_path: Path, chosen:
     assert "rev00007.dat: the record at byte" in partly.err
     refused = run(*argv, "--undo", "require")
     assert (refused.code, refused.out.count("input")) == (2, 0)
-    assert "undo data is required, and 1 of 230 blocks have none" in refused.err
+    assert "undo data is required, but 1 of 230 blocks have none" in refused.err

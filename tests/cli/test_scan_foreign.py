@@ -27,14 +27,14 @@ def test_file_of_another_network_is_a_problem(run: Any, tmp_path: Path, as_hex: 
         (tmp_path / f"{name}.blk").write_bytes(raw.hex().encode() if as_hex else raw)
     ran = run("scan", tmp_path / "good.blk", *options)
     assert ran.code == 0
-    assert "took 1 block of an unknown network as blocks of mainnet; --network chooses another\n" in ran.err
+    assert "took 1 block of an unknown network as blocks of mainnet; use --network to choose another\n" in ran.err
     ran = run("scan", tmp_path / "other.blk", *options)
     assert (ran.code, ran.out) == (2, "")
     assert "other.blk: the block after the genesis block of regtest, not of mainnet" in ran.err
     ran = run("scan", tmp_path, *options, "--out", tmp_path / "out")
     assert ran.code == 1
     assert "of regtest, not of mainnet" in ran.err
-    assert "as blocks of mainnet; --network chooses another" in ran.err
+    assert "as blocks of mainnet; use --network to choose another" in ran.err
 
 
 CUSTOM = Network.signet("51")

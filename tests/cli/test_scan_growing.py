@@ -106,7 +106,7 @@ def test_removed_parts_end_the_growth(run: Callable[..., Any], growing: Growing)
     again = run(*words)
     assert (again.code, again.out) == (2, "")
     assert again.err == (
-        f"spvfilter: {growing.out}: the parts of this scan were removed, so that it cannot grow: scan into another"
+        f"spvfilter: {growing.out}: the parts of this scan were removed, so it cannot grow: scan into another"
         " directory\n"
     )
     assert results(growing.out) == left
@@ -148,7 +148,7 @@ async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFix
     [
         (["--follow"], "--follow needs --out DIR, or the URL of a node as the only PATH"),
         (["--remove-parts"], "need --out DIR"),
-        (["--out", "OUT", "--every", "5"], "--every is the time between checks for new blocks: it needs --follow"),
+        (["--out", "OUT", "--every", "5"], "--every sets the time between checks for new blocks: it needs --follow"),
         (["--out", "OUT", "--zmq", "tcp://127.0.0.1:1"], "--zmq announces new blocks: it needs --follow"),
         (["--out", "OUT", "--follow", "--every", "0"], "from 1 to 86400"),
         (["--out", "OUT", "--follow", "--to-height", "5"], "--follow runs until it is interrupted: leave --to-height"),

@@ -122,7 +122,7 @@ def test_blocks_that_a_node_lacks_are_gaps(
     ran = run("scan", core.url, *options, "--quiet")
     missing = ["heights 20 to 21", "height 50", "height 106"]
     said = "".join(f"spvfilter: missing: {each}\n" for each in missing)
-    hint = "spvfilter: these gaps make the exit code 1; --allow-gaps accepts them\n"
+    hint = "spvfilter: because of these gaps the exit code is 1; --allow-gaps accepts them\n"
     assert (ran.code, ran.err) == (1, said + hint)
     found = json.loads((tmp_path / "report.json").read_text())
     assert found["missing"] == [[20, 21], [50, 50], [106, 106]]
@@ -211,7 +211,7 @@ def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callab
         (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the variable SPVFILTER_RPC_PASSWORD"),
         (("http://127.0.0.1:1", "--cookie", "no-such-file"), "no connection"),
         (("blocks", "--follow"), "--follow needs --out DIR, or the URL of a node"),
-        (("http://127.0.0.1:1", "--every", "5"), "--every is the time between checks for new blocks"),
+        (("http://127.0.0.1:1", "--every", "5"), "--every sets the time between checks for new blocks"),
         (("blocks", "--cookie", "x"), "--cookie is for the blocks of a node"),
     ],
 )

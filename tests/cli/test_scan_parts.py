@@ -95,7 +95,7 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
         (["--from-date", "tomorrow"], "expected a day"),
         (
             ["--from-date", "2012-01-02", "--to-date", "2012-01-01"],
-            "the range contains no block: --to-date is before --from-date",
+            "the range contains no blocks: --to-date is before --from-date",
         ),
         (["--out", "LIST"], "Not a directory: a part of the path is a file"),
     ],

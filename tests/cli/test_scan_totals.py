@@ -92,7 +92,7 @@ def test_two_outputs_in_one_file_are_refused(run: Any, payments: list[object], t
     (tmp_path / "sub").mkdir()
     ran = run("scan", *payments, other, tmp_path / "sub" / ".." / "found", "--totals", tmp_path / "found")
     assert (ran.code, ran.out) == (2, "")
-    assert "--output, --totals, --plot and --report need a file each" in ran.err
+    assert "--output, --totals, --plot and --report each need their own file" in ran.err
 
 
 @pytest.mark.parametrize(

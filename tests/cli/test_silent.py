@@ -73,7 +73,7 @@ def test_an_argument_with_a_scan_key_is_refused(run: Any, command: tuple[str, ..
     ran = run(*command, text)
     assert ran.code == 2
     assert ran.out == ""
-    assert "an argument contains a key of silent payments" in ran.err
+    assert "an argument contains a silent payment key" in ran.err
     assert WALLET.scan_text not in ran.err
 
 

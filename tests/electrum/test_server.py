@@ -363,7 +363,7 @@ async def test_transactions_of_others_are_relayed_and_not_stored(
             assert txid == Transaction.parse(raw).txid_hex
             with pytest.raises(ElectrumError, match="No such mempool"):
                 await client.ask("blockchain.transaction.get", txid)
-        with pytest.raises(ElectrumError, match=r"at most 2 transactions of 127\.0\.0\.1"):
+        with pytest.raises(ElectrumError, match=r"at most 2 transactions from 127\.0\.0\.1"):
             await client.ask("blockchain.transaction.broadcast", raws[2].hex())
         waiting = regtest_node.call(lambda regtest: {tx.txid for tx in regtest.mempool})
         assert waiting == {Transaction.parse(raw).txid for raw in raws[:2]}

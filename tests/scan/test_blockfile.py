@@ -75,13 +75,13 @@ def test_garbage_between_records_is_reported_and_skipped(gap: int, tmp_path: Pat
     garbage = random.Random(gap).randbytes(gap).replace(REGTEST.magic[:1], b"\x01").replace(b"\x00", b"\x01")
     raws, said = written(tmp_path, record(ONE) + garbage + record(TWO) + record(THREE))
     assert raws == ALL
-    assert said == [f"{gap} bytes from byte {len(ONE) + 8} are no block record of regtest"]
+    assert said == [f"{gap} bytes from byte {len(ONE) + 8} contain no block record of regtest"]
 
 
 def test_garbage_at_the_start_is_reported_and_skipped(tmp_path: Path) -> None:
     assert written(tmp_path, b"garbage" + record(ONE)) == (
         [ONE],
-        ["7 bytes from byte 0 are no block record of regtest"],
+        ["7 bytes from byte 0 contain no block record of regtest"],
     )
 
 
@@ -103,7 +103,7 @@ def test_an_absurd_length_is_reported_and_skipped(length: int, tmp_path: Path) -
     absurd = REGTEST.magic + length.to_bytes(4, "little") + TWO
     raws, said = written(tmp_path, record(ONE) + absurd + record(THREE))
     assert raws == [ONE, THREE]
-    assert said == [f"{len(absurd)} bytes from byte {len(ONE) + 8} are no block record of regtest"]
+    assert said == [f"{len(absurd)} bytes from byte {len(ONE) + 8} contain no block record of regtest"]
 
 
 def test_an_incomplete_last_record_is_reported(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_key_of_zeros_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 1, 7, 9, 100])
 def test_a_key_of_the_wrong_length_is_refused(size: int, tmp_path: Path) -> None:
     (tmp_path / "xor.dat").write_bytes(b"\x01" * size)
-    with pytest.raises(errors.SourceError, match=rf"xor\.dat next to it has {size} bytes, not 8"):
+    with pytest.raises(errors.SourceError, match=rf"xor\.dat next to it must be 8 bytes long, not {size}"):
         written(tmp_path, record(ONE))
 
 
@@ -230,9 +230,9 @@ def test_a_plain_file_beside_a_key_is_read_without_it(tmp_path: Path) -> None:
 def test_a_wrong_or_missing_key_is_reported(tmp_path: Path) -> None:
     data = xored(b"".join(map(record, ALL)), b"\x01\x02\x03\x04\x05\x06\x07\x08")
     why = "if it is XORed, copy the xor.dat that Bitcoin Core keeps next to it"
-    assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 are no block record of regtest: {why}"])
+    assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 contain no block record of regtest: {why}"])
     (tmp_path / "xor.dat").write_bytes(b"\x11\x02\x03\x04\x05\x06\x07\x08")
-    assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 are no block record of regtest"])
+    assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 contain no block record of regtest"])
 
 
 def test_an_unreadable_key_is_an_error(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_file_of_hex_is_one_block(text: str, name: str, tmp_path: Path) -> Non
 
 def test_hex_with_other_characters_is_refused(tmp_path: Path) -> None:
     for text in (ONE.hex()[:-1], ONE.hex() + "z", ONE.hex() + "\xe9"):
-        with pytest.raises(errors.SourceError, match="not hex throughout"):
+        with pytest.raises(errors.SourceError, match="contains other characters"):
             written(tmp_path, text.encode("latin-1"), "one.hex")
 
 
@@ -321,7 +321,7 @@ def test_a_file_that_shrinks_while_indexed_is_an_error(tail: bytes, tmp_path: Pa
     done = threading.Thread(target=read_on, daemon=True)
     done.start()
     done.join(10)
-    assert raised == ["the file has become shorter while it was read"]
+    assert raised == ["the file became shorter while it was being read"]
 
 
 def test_a_file_that_grows_while_indexed_keeps_its_first_blocks(tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ async def test_files_that_are_gone_do_not_remove_rows(tmp_path: Path) -> None:
     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     before = contents(tmp_path / "tables")
     chain.hide(0)
-    with pytest.raises(SourceError, match="was scanned before and is in no file now"):
+    with pytest.raises(SourceError, match="was scanned before, but no file contains it now"):
         await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     assert contents(tmp_path / "tables") == before
 
@@ -436,8 +436,8 @@ async def test_checks_find_a_block_whose_merkle_root_is_wrong(tmp_path: Path) ->
         ({"coins": ["value"]}, "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
         ({"outputs": ["amount"]}, "no column 'amount' in the table outputs: it has transaction_hash,"),
         ({"outputs": ["value_hex"]}, "no column 'value_hex'"),
-        ({"outputs": ["value", "index", "value"]}, "the column value of the table outputs is named twice"),
-        ({"outputs": []}, "no column of the table outputs is named"),
+        ({"outputs": ["value", "index", "value"]}, "column value of table outputs is named twice"),
+        ({"outputs": []}, "no column of table outputs is selected"),
     ],
 )
 def test_a_wrong_choice_of_columns_is_refused(columns: dict[str, list[str]], message: str) -> None:

@@ -41,7 +41,7 @@ def test_bits_above_a_networks_limit_are_of_another_network() -> None:
     for network in (MAINNET, TESTNET3, SIGNET):
         assert (
             contradiction(raw, network)
-            == f"its bits, 207fffff, are easier than {network} allows: a block of another network?"
+            == f"its bits, 207fffff, are easier than {network} allows: does the block belong to another network?"
         )
         assert contradiction(with_bits(raw, network.pow_limit_bits), network) is None
         assert contradiction(with_bits(raw, network.pow_limit_bits + 1), network) is not None
@@ -64,7 +64,7 @@ def test_a_line_of_another_network_is_named_and_skipped() -> None:
     assert list(stream_blocks(io.BytesIO(lines.encode()), MAINNET, said.append)) == [good, good]
     assert said == [
         "line 2: the block after the genesis block of regtest, not of mainnet",
-        "line 3: a record of a blk*.dat of mainnet, with its magic and length, where a block alone is expected",
+        "line 3: a record of a blk*.dat of mainnet, with its magic and length, where only a block is expected",
     ]
     with pytest.raises(FormatError, match="of regtest, not of mainnet") as raised:
         list(stream_blocks(io.BytesIO(lines.encode()), MAINNET))

@@ -250,5 +250,5 @@ async def test_transactions_of_a_scan_without_them_are_an_error(tmp_path: Path) 
     without = PartScan(tmp_path / "out", plan, watch)
     await without.run()
     for scan in (without, PartScan(tmp_path / "other", plan, watch, transactions=True)):
-        with pytest.raises(ParameterError, match="make the scan with transactions=True, and run it first"):
+        with pytest.raises(ParameterError, match="create the scan with transactions=True and run it first"):
             scan.transactions()

@@ -420,11 +420,11 @@ async def test_other_blocks_and_directories_are_refused(tmp_path: Path) -> None:
             NodeExport(tmp_path, NodeBlocks(node, listing=Listing(0, b"", b"")))
         with pytest.raises(ParameterError, match="at least 1 byte, not 0"):
             NodeExport(tmp_path, NodeBlocks(node), round_size=0)
-        with pytest.raises(ParameterError, match="is for balances"):
+        with pytest.raises(ParameterError, match="needs balances=True"):
             NodeExport(tmp_path, NodeBlocks(node), credits_p2pk=True)
         core.requests.clear()
         (tmp_path / "file").touch()
-        with pytest.raises(ParameterError, match="is not empty and holds no scan or export"):
+        with pytest.raises(ParameterError, match="is not empty and contains no scan or export"):
             await export_of(tmp_path, node).run()
         export = export_of(tmp_path / "out", node)
         await export.run()

@@ -255,7 +255,7 @@ async def test_a_range_of_wrong_length_is_never_accepted(
             count, wrong, out = 0, number, tmp_path / str(attempt)
             with pytest.raises(
                 RemoteFileError,
-                match=r"blk|rev.*: [\d,]+ bytes from byte [\d,]+ on were asked of the store, which gave",
+                match=r"blk|rev.*: [\d,]+ bytes from byte [\d,]+ on were requested, but the store returned",
             ):
                 await scanned(memory, out, watch)
             assert await scanned(memory, out, watch) == expected
@@ -269,7 +269,7 @@ def test_a_file_that_shrinks_while_read_is_an_error(tmp_path: Path) -> None:
         assert reading.at(4_000, 1_000) == raw[4_000:5_000]
         for offset in (4_500, 5_000, 6_000):
             for key in (b"", KEY):
-                with pytest.raises(SourceError, match="the file has become shorter while it was read"):
+                with pytest.raises(SourceError, match="the file became shorter while it was being read"):
                     reading.at(offset, 1_000, key)
 
 
@@ -316,7 +316,7 @@ class Refusing:
 def test_a_stores_error_names_the_url(monkeypatch: pytest.MonkeyPatch, memory: str, tmp_path: Path) -> None:
     import fsspec.core
 
-    with pytest.raises(ParameterError, match="nowhere://x: no kind of store that fsspec knows"):
+    with pytest.raises(ParameterError, match="nowhere://x: fsspec does not support this kind of store"):
         RemoteFile("nowhere://x").exists()
     put(memory, {"blk00000.dat": b"abc"})
     with pytest.raises(FileNotFoundError):
@@ -366,7 +366,7 @@ def test_names_are_paths_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert seen_anywhere("s3://a/b") == "s3://a/b"
     file = RemoteFile("s3://a/b/blk00000.dat")
     assert (file.name, file.suffix, str(file.with_name("xor.dat"))) == ("blk00000.dat", ".dat", "s3://a/b/xor.dat")
-    with pytest.raises(ParameterError, match="a URL with a password in it is refused") as caught:
+    with pytest.raises(ParameterError, match="a URL must not contain a password") as caught:
         located("ftp://alice:geheim@10.0.0.1/blocks")
     assert "geheim" not in str(caught.value)
     assert located("s3://bucket/alice:b@c").name == "alice:b@c"

@@ -138,7 +138,7 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "dir" / "notes.txt").write_text("x")
     for name in ("blocks", "regtest/blocks"):
         (tmp_path / f"data {name[:3]}" / name).mkdir(parents=True)
-        cases[f"data {name[:3]}"] = f"it looks like Bitcoin Core's data folder, so give its folder {name}"
+        cases[f"data {name[:3]}"] = f"it looks like Bitcoin Core's data folder, so name its folder {name}"
     (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n" * 50)
     cases["passwd"] = "not a block file: expected blk*.dat"
     (tmp_path / "loop").symlink_to("loop")

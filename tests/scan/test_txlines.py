@@ -95,17 +95,17 @@ BAD = [
     (ONE.hex().encode() + b"00", "not a transaction: transaction at byte"),
     (ONE[:32].hex().encode(), "32 bytes: the id of a transaction, perhaps, but not the transaction"),
     (block_of(GENESIS, 5, [ONE]).hex().encode(), "a block, not a transaction"),
-    (b"70736274ff0100", "a partially signed transaction (PSBT): finalize it first, and take its hex"),
-    (b"cHNidP8BAHUCAAAA", "a partially signed transaction (PSBT): finalize it first, and take its hex"),
-    (b"{", "not a JSON object on one line (`jq -c` prints it on one)"),
-    (b'{"hex": ' + b"[" * 100_000, "not a JSON object on one line (`jq -c` prints it on one)"),
-    (b'{"hex": ' + b"1" * 10_000 + b"}", "not a JSON object on one line (`jq -c` prints it on one)"),
-    (b'{"hex": "\xff"}', "not a JSON object on one line (`jq -c` prints it on one)"),
+    (b"70736274ff0100", "a partially signed transaction (PSBT): finalize it first, and pass its hex"),
+    (b"cHNidP8BAHUCAAAA", "a partially signed transaction (PSBT): finalize it first, and pass its hex"),
+    (b"{", "not a JSON object on one line (`jq -c` prints objects that way)"),
+    (b'{"hex": ' + b"[" * 100_000, "not a JSON object on one line (`jq -c` prints objects that way)"),
+    (b'{"hex": ' + b"1" * 10_000 + b"}", "not a JSON object on one line (`jq -c` prints objects that way)"),
+    (b'{"hex": "\xff"}', "not a JSON object on one line (`jq -c` prints objects that way)"),
     (b'{"txid": "00"}', "a JSON object without a field hex or rawtx"),
-    (b'{"hex": 5}', "the transaction in the JSON value is not a string of hex digits"),
-    (b'{"result": null, "error": {"code": -5, "message": "No such"}, "id": 1}', "a node's answer with the error -5"),
-    (b'{"result": null, "error": {}}', "a node's answer with the error None"),
-    (b"[5]", "the transaction in the JSON value is not a string of hex digits"),
+    (b'{"hex": 5}', "the transaction in the JSON object is not a string of hex digits"),
+    (b'{"result": null, "error": {"code": -5, "message": "No such"}, "id": 1}', "a node's answer with error -5"),
+    (b'{"result": null, "error": {}}', "a node's answer with error None"),
+    (b"[5]", "the transaction in the JSON object is not a string of hex digits"),
     (b"[", "not a JSON list"),
     (b'{"hex": "\\u00e9"}', "character 1 is not a hex digit"),
     (b"\x01\x02", "character 1 is not a hex digit"),
@@ -137,7 +137,7 @@ def test_bytes_that_are_no_transaction_are_refused(read: str, monkeypatch: pytes
     with pytest.raises(SourceError, match="the compressed stream is damaged or cut off"):
         read_all(read, gzip.compress(line(ONE))[:-10], bad.append)
     monkeypatch.setattr(txlines, "MAX_BLOCK_SIZE", 50)
-    with pytest.raises(FormatError, match="more than 50 bytes, as no transaction has"):
+    with pytest.raises(FormatError, match="more than 50 bytes, too long for a transaction"):
         read_all(read, b"\x02\x00\x00\x00" + bytes(100))
 
 

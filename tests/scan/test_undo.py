@@ -237,7 +237,7 @@ async def test_a_block_with_a_damaged_record_is_matched_by_outpoints(tmp_path: P
         assert found == [1_001, 1_002, 1_002, 1_004, 1_004, 1_005]
         at = sum(len(record) + 8 for record in records[:2])
         said = [str(problem) for problem in matcher.report.undo_problems]
-        problem = "is damaged, or belongs to no block in the block file"
+        problem = "is damaged, or does not belong to a block in the block file"
         assert f"{tmp_path}/rev00000.dat: the undo record at byte {at} {problem}" in said
         assert (matcher.report.by_undo, matcher.report.unseen) == (4, 1)
         with (
@@ -257,7 +257,10 @@ async def test_incomplete_records_and_garbage_are_named(tmp_path: Path) -> None:
     found, matcher = await values(tmp_path)
     assert found == [1_001, 1_002, 1_002]
     said = [str(problem) for problem in matcher.report.undo_problems]
-    assert f"{tmp_path}/rev00000.dat: 7 bytes from byte {len(framed(records[0]))} are no undo record of regtest" in said
+    assert (
+        f"{tmp_path}/rev00000.dat: 7 bytes from byte {len(framed(records[0]))} contain no undo record of regtest"
+        in said
+    )
     assert any("is incomplete" in each for each in said)
 
 
@@ -275,7 +278,7 @@ async def test_records_of_other_networks_or_blocks_are_named(tmp_path: Path) -> 
     found, matcher = await values(tmp_path)
     assert found == [1_001, 1_002, 1_002, 1_003]
     assert len(matcher.report.undo_problems) == 1
-    assert "belongs to no block in the block file" in str(matcher.report.undo_problems[0])
+    assert "does not belong to a block in the block file" in str(matcher.report.undo_problems[0])
 
 
 async def test_missing_undo_is_refused_if_required(tmp_path: Path) -> None:
@@ -284,7 +287,7 @@ async def test_missing_undo_is_refused_if_required(tmp_path: Path) -> None:
     assert found == [1_001, 1_002, 1_002, 1_003]
     write(tmp_path, blocks, records[:1])
     with pytest.raises(
-        SourceError, match=f"2 of 3 blocks have none, the first .*block {hash_to_hex(block_hash(blocks[1]))}"
+        SourceError, match=f"2 of 3 blocks have none; the first is .*block {hash_to_hex(block_hash(blocks[1]))}"
     ):
         await values(tmp_path, undo="require")
     (tmp_path / "rev00000.dat").unlink()

@@ -272,7 +272,7 @@ def test_an_export_reads_the_files_of_each_machine(
             assert rows_in(tmp_path / "out" / table) == rows_in(tmp_path / f"one{end}" / table)
     put(machines.blocks(1), blocks[10:12], records[10:12])
     assert cli.main([*argv, *on_workers]) == 2
-    assert "is in no file now" in capsys.readouterr().err
+    assert "no file contains it now" in capsys.readouterr().err
 
 
 def rows_in(table: Path) -> list[str]:
@@ -286,10 +286,10 @@ def rows_in(table: Path) -> list[str]:
 async def test_only_a_worker_with_files_is_needed(machines: Machines, tmp_path: Path) -> None:
     async with client_of(machines.cluster) as client:
         with pytest.raises(
-            SourceError, match=f"no worker has a block file at {HERE}: each looks there on its own machine"
+            SourceError, match=f"no worker found a block file at {HERE}: each looks there on its own machine"
         ):
             await plan_on_workers(client, HERE, REGTEST)
-        with pytest.raises(ParameterError, match="no block file named"):
+        with pytest.raises(ParameterError, match="no block files: pass at least one path"):
             await plan_on_workers(client, [], REGTEST)
         with pytest.raises(ParameterError, match="undo must be one of"):
             await plan_on_workers(client, HERE, REGTEST, undo="maybe")

@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
         "create",
         "make a filter",
         "Make a filter and add the lines of every INPUT. To add none, give /dev/null. A filter needs --capacity and"
-        " --fp-rate. --static needs no --capacity, and has a rate of 2^-8, 2^-16 or 2^-32: the highest that keeps"
+        " --fp-rate. --static needs no --capacity, and gets a rate of 2^-8, 2^-16 or 2^-32: the highest that keeps"
         " --fp-rate, by default 2^-8 (0.39 %).",
     )
     create.add_argument("filter", metavar="FILTER", help="the file to make")
@@ -56,8 +56,8 @@ def configure(parser: Parser) -> None:
     _add_kind(create).add_argument(
         "--static",
         action="store_true",
-        help="make a filter of lines that do not change, smaller than others of its rate from 1,000 lines on; making it"
-        " takes 24 bytes of memory a line",
+        help="make a filter of lines that do not change; from 1,000 lines on it is smaller than others with its"
+        " rate; building it takes 24 bytes of memory per line",
     )
     _add_on_full(create)
     _add_force(create)
@@ -158,7 +158,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
 
     load = parser.add_action(
         "load",
-        "make a filter of raw bits or counters",
+        "make a filter from raw bits or counters",
         "Make a filter from bits or counters that dump wrote. Give the options that the filter was made with:"
         " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options that give the same size go unnoticed, and"
         " the filter then misses lines.",
@@ -173,14 +173,14 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     )
     load.add_argument("--counting", action="store_true", help="these are counters")
     _add_counter_bits(load)
-    load.add_argument("--partitioned", action="store_true", help="each hash function has bits of its own")
+    load.add_argument("--partitioned", action="store_true", help="give each hash function its own bits")
     _add_force(load)
 
     imported = parser.add_action(
         "import",
         "make a filter from another library's file",
         "Make a filter from another library's file. Each library has its own hash functions, which the filter keeps."
-        " The filter can be checked, extended and merged like others.",
+        " You can check, extend and merge it like any other.",
     )
     configure_import(imported)
     _add_force(imported)
@@ -238,7 +238,9 @@ def _add_kind(parser: Parser) -> argparse._MutuallyExclusiveGroup:
         "--scalable", action="store_true", help="make a filter that grows; N is the number of lines of its first slice"
     )
     kinds.add_argument(
-        "--counting", action="store_true", help="make a filter from which lines can be removed, four times as large"
+        "--counting",
+        action="store_true",
+        help="make a filter from which lines can be removed; it is four times as large",
     )
     _add_counter_bits(parser)
     return kinds
@@ -249,8 +251,8 @@ def _add_counter_bits(parser: Parser) -> None:
         "--counter-bits",
         type=int,
         choices=tuple(COUNTER_KINDS),
-        help="with --counting: size of a counter, which decides how often a line can be counted; default: 4, up to 15"
-        " times",
+        help="with --counting: size of a counter, which limits how often a line can be counted; default: 4, for up"
+        " to 15 times",
     )
 
 
@@ -259,7 +261,7 @@ def _add_on_full(parser: Parser) -> None:
         "--on-full",
         choices=("error", "warn"),
         default="error",
-        help="reaction to a new line if the filter is full; default: error",
+        help="what to do with a new line if the filter is full; default: error",
     )
 
 
@@ -299,7 +301,7 @@ def _make(
     store: FilterStorage, name: str | None, args: argparse.Namespace, kind: FilterKind, capacity: int, fp_rate: float
 ) -> None:
     if kind is FilterKind.SCALABLE and args.hash_funcs is not None:
-        raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
+        raise ParameterError("--scalable chooses the number of hash functions itself: leave --hash-funcs out")
     size = counter_bits(args) if kind is FilterKind.COUNTING else 4
     shape = FilterShape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args), size)
     store.create(name, shape, _hashing(args), replace="force" in args and args.force)

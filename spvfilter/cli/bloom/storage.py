@@ -212,7 +212,7 @@ class FilterStorage(ABC):
                     return [line.decode() for line in lines]
                 except UnicodeDecodeError as error:
                     raise SourceError(
-                        f"the keys of {self.name} are text, and this line is not UTF-8: {error.object[:40]!r}"
+                        f"the keys of {self.name} are text, but this line is not UTF-8: {error.object[:40]!r}"
                     ) from None
             case _:
                 raise ParameterError(f"{self.name} does not hold lines: its keys are {encoding.name.lower()}")
@@ -234,8 +234,8 @@ def _refuse_seeds(made: Local, name: str) -> None:
     """Raise ParameterError for a filter of pybloomfiltermmap3, whose seeds have no place in a filter file."""
     if isinstance(made.hashing, Pybloomfiltermmap3Hash):
         raise ParameterError(
-            f"{name} is a file of pybloomfiltermmap3, which `bloom check` and `bloom info` read, but no action changes"
-            " or merges: make a filter of its lines with `bloom create`"
+            f"{name} is a file of pybloomfiltermmap3, which `bloom check` and `bloom info` read, but no action"
+            " changes or merges: make a filter from its lines with `bloom create`"
         )
 
 
@@ -255,7 +255,9 @@ class FileStorage(FilterStorage):
     def _growing(self) -> Growing:
         made = self._opened
         if isinstance(made, StaticFilter):
-            raise ParameterError(f"{self.name} is a static filter, which does not change: make it of all lines again")
+            raise ParameterError(
+                f"{self.name} is a static filter, which cannot be changed: make a new one from all lines"
+            )
         return made
 
     def create(self, name: str | None, shape: FilterShape, hashing: HashFamily, *, replace: bool) -> None:

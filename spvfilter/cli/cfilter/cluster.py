@@ -73,7 +73,7 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
         f"{counted(files.count, 'filter')}, {megabytes(files.size)}, of {counted(len(plan.parts), 'part')} in {folder}"
     )
     if report.stale:
-        complain(f"no filter of {counted(len(report.stale), 'stale block')}, not on the branch with the most work")
+        complain(f"no filters for {counted(len(report.stale), 'stale block')}, not on the branch with the most work")
     return _INCOMPLETE if problems else 0
 
 

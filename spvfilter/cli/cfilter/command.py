@@ -40,15 +40,15 @@ _INCOMPLETE = 1
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines, as build prints them; - is"
-        " standard input. The actions match and info also take one filter in hex, or a file with its bytes."
+        "Work with compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines, as build prints them;"
+        " - is standard input. The actions match and info also take one filter in hex, or a file with its bytes."
     )
     build = parser.add_action(
         "build",
         "make the filters of blocks",
-        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat next to"
-        " its blk*.dat, from earlier blocks, or from --prevouts. With rev*.dat files, BLOCKS may be any range of the"
-        " chain, and outputs need no memory.",
+        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat next"
+        " to its blk*.dat, from earlier blocks, or from --prevouts. With rev*.dat files, BLOCKS may be any range of"
+        " the chain, and outputs take no memory.",
     )
     build.add_argument("blocks", metavar="BLOCKS", nargs="+", help="raw, hex or blk*.dat files, or directories of them")
     build.add_argument(
@@ -107,11 +107,13 @@ def configure(parser: Parser) -> None:
     importing = parser.add_action(
         "import",
         "put filters into a wallet's database",
-        "Put filters into a wallet's database, so that the command `watch` does not fetch them. The command uses a"
-        " filter only if the filter headers of nodes commit to it.",
+        "Put filters into a wallet's database, so that `watch` does not fetch them. It uses a filter only if the"
+        " filter headers of nodes commit to it.",
     )
     _add_filters(importing)
-    importing.add_argument("--db", metavar="FILE", required=True, help="the database; it is created if it is missing")
+    importing.add_argument(
+        "--db", metavar="FILE", required=True, help="the database; it is created if it does not exist"
+    )
 
     exporting = parser.add_action(
         "export",

@@ -56,7 +56,7 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
         counts = importing.counts
         if not counts.kept + counts.present:
             raise SourceError(
-                f"all {counts.stale:,} filters are of blocks that are not on the best chain of {db}, such as"
+                f"all {counts.stale:,} filters belong to blocks that are not on the best chain of {db}, such as"
                 f" {hash_to_hex(counts.stale_blocks[0])}: give a file of the same chain, or another database"
             )
         return _INCOMPLETE if counts.stale else 0
@@ -89,7 +89,7 @@ def _tell(counts: ImportCounts, db: str) -> None:
         complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: its filter is left out")
     if counts.stale > len(counts.stale_blocks):
         complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
-    present = f", {counts.present:,} were there before" if counts.present else ""
+    present = f", {counts.present:,} were already there" if counts.present else ""
     complain(f"{counted(counts.kept, 'filter')} stored{present}")
     if counts.waiting:
         complain(

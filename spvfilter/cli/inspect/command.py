@@ -32,8 +32,8 @@ _PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Identify bytes and show what they hold: a filterload, merkleblock or headers payload, a transaction, a block, "
-        "or a whole P2P message with its envelope."
+        "Identify bytes and show what they contain: a filterload, merkleblock or headers payload, a transaction, a"
+        " block, or a whole P2P message with its envelope."
     )
     parser.add_argument(
         "what",

@@ -208,8 +208,8 @@ def _report_silent(candidates: int, unjudged: int) -> None:
         complain(f"{counted(candidates, 'transaction')} searched for silent payments")
     if unjudged:
         complain(
-            f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are not"
-            " known: also give http://HOST:PORT of your node as a SOURCE"
+            f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are"
+            " unknown: also give http://HOST:PORT of your node as a SOURCE"
         )
 
 

@@ -62,7 +62,7 @@ class NodeExports(Exports):
             nulls = [name for table, names in self._columns.tables for name in names if name == _BY_RPC]
             if nulls and not self.options.quiet:
                 self.tell(
-                    f"inputs.{_BY_RPC} is null: the node's REST interface does not say it. Without -rest=1, the same"
-                    " command asks by JSON-RPC, which does and takes longer"
+                    f"inputs.{_BY_RPC} is null: the node's REST interface does not report it. Without -rest=1, the"
+                    " same command uses JSON-RPC, which does but takes longer"
                 )
         return self.finish(Planned(export.plan, engine, 0, export.heights), export.report)

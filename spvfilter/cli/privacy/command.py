@@ -74,7 +74,7 @@ def configure(parser: Parser) -> None:
         metavar="N",
         type=whole(1, MAX_ADDED),
         default=10,
-        help="addresses that the wallet gets later; default %(default)s",
+        help="addresses that are added to the wallet later; default %(default)s",
     )
     parser.add_argument(
         "--probes",
@@ -202,7 +202,10 @@ def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
             ("wallet", f"addresses, keys and data: {made.own:,}; outpoints: {made.outpoints:,}"),
             ("peer's estimate", f"{made.estimated_elements:,.0f} elements"),
             ("rate", f"{made.real_fp_rate:.3g}, requested: {made.nominal_fp_rate:g}"),
-            ("restarts", "give the same bytes" if made.is_steady else "give other bytes: peers can intersect them"),
+            (
+                "restarts",
+                "give the same bytes" if made.is_steady else "give different bytes, so peers can intersect them",
+            ),
         ]
     )
     page.title("A peer that has")

@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--txid",
         metavar="FILE",
-        help="instead of a watch list: print the blocks that have the transactions in FILE, one txid in each line",
+        help="instead of a watch list: print the blocks that contain the transactions in FILE, one txid per line",
     )
     add_network(parser)
     add_blocks(parser, "scan")
@@ -78,8 +78,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_follow(
         parser,
         "These options need --out DIR for files, or http://HOST:PORT as the only PATH.",
-        "With --out the files in DIR are written again. For a node, a block that a reorganization removes is a row of"
-        " kind disconnected",
+        "With --out, the files in DIR are rewritten. With a node, a block that a reorganization removes becomes a"
+        " row of kind disconnected",
     )
 
 
@@ -92,7 +92,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help=(
             "scan in parts into a directory, in constant memory. DIR gets the matches in chain order (--format csv,"
             " the default here, jsonl or parquet), totals.csv, and one file per part. The same command continues a scan"
-            " that was stopped, and later scans the blocks that are new"
+            " that was stopped, and later scans only new blocks"
         ),
     )
     add_engine(parser, "the files", "with --out: ")
@@ -107,7 +107,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--binary",
         action="store_true",
-        help="with --format parquet: write hashes as 32 bytes in the order that explorers show, not as text in hex",
+        help="with --format parquet: write hashes as 32 bytes in the order that explorers show, not as hex text",
     )
     parser.add_argument(
         "--publish", metavar="URL", help="with --out: also copy matches and totals to a URL such as s3://…"
@@ -115,7 +115,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remove-parts",
         action="store_true",
-        help="with --out: delete the files of parts at the end; later runs cannot add new blocks to DIR",
+        help="with --out: delete the part files at the end; later runs cannot add new blocks to DIR",
     )
     parser.add_argument(
         "--totals",

@@ -83,7 +83,7 @@ class _Scans(Rounds[ScanOptions]):
         if self.options.format == OutputFormat.PARQUET and (missing := missing_bloom_filters()):
             self.tell(missing)
         if self.options.remove_parts:
-            self.tell(f"the files of parts are removed: later runs cannot add new blocks to {self._out}")
+            self.tell(f"the part files have been removed: later runs cannot add new blocks to {self._out}")
 
 
 def _draw(scan: PartScan, path: Path) -> None:

@@ -147,8 +147,7 @@ class _Scan:
             _list(report.stale)
         if report.unproven:
             complain(
-                f"{counted(len(report.unproven), 'block')} with a header hash above the target of its bits, damaged or"
-                " never mined:"
+                f"{counted(len(report.unproven), 'block')} with a header hash above its target, damaged or never mined:"
             )
             _list(report.unproven)
         if self._files is not None and (assumed := self._files.assumed):
@@ -173,7 +172,9 @@ def _list(blocks: Sequence[bytes]) -> None:
 
 def assumed_network(blocks: int, network: Network) -> str:
     """Return a message about blocks in files without a magic: only a magic names the network of a block."""
-    return f"took {counted(blocks, 'block')} of an unknown network as blocks of {network}; --network chooses another"
+    return (
+        f"took {counted(blocks, 'block')} of an unknown network as blocks of {network}; use --network to choose another"
+    )
 
 
 def report_silent(candidates: int, unjudged: int) -> None:
@@ -182,8 +183,8 @@ def report_silent(candidates: int, unjudged: int) -> None:
         complain(f"{counted(candidates, 'transaction')} searched for silent payments")
     if unjudged:
         complain(
-            f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are not"
-            " known. Put the rev*.dat files next to the blk*.dat files, or scan a node that serves spent outputs"
+            f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are"
+            " unknown. Put the rev*.dat files next to the blk*.dat files, or scan a node that serves spent outputs"
         )
 
 

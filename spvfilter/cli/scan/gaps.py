@@ -35,7 +35,7 @@ def report_heights(
     for sentence in sentences[:_MOST_SENTENCES]:
         tell(sentence)
     if (more := len(sentences) - _MOST_SENTENCES) > 0:
-        tell(f"and {more:,} more ranges: --report FILE.json lists all")
+        tell(f"and {more:,} more ranges: --report FILE.json lists all of them")
     if options.report is not None:
         text = {
             "found": heights.found,
@@ -48,5 +48,5 @@ def report_heights(
         Path(options.report).write_text(f"{json.dumps(text)}\n", encoding="utf-8")
     lacks = not options.allow_gaps and bool(not heights.is_whole or not_searched)
     if lacks and not options.follow:
-        tell("these gaps make the exit code 1; --allow-gaps accepts them")
+        tell("because of these gaps the exit code is 1; --allow-gaps accepts them")
     return lacks

@@ -77,7 +77,7 @@ class ScanOptions(BlockOptions):
         }
         for option, value in others.items():
             if value:
-                raise ParameterError(f"--txid asks for the blocks of transactions alone: leave {option} out")
+                raise ParameterError(f"--txid only looks for the blocks of transactions: leave {option} out")
         if self.follow:
             raise ParameterError(
                 "--txid looks at the blocks once: leave --follow out, and run the command again later, from the last"
@@ -99,7 +99,9 @@ class ScanOptions(BlockOptions):
                 )
         names = [name for name in (*outputs.values(), self.report) if name not in (None, os.devnull)]
         if len({Path(name).resolve() for name in names if name is not None}) < len(names):
-            raise ParameterError("--output, --totals, --plot and --report need a file each: give them different names")
+            raise ParameterError(
+                "--output, --totals, --plot and --report each need their own file: give them different names"
+            )
 
     def _check_parts(self) -> None:
         """Check the options of a scan with --out."""

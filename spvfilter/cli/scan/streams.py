@@ -34,7 +34,7 @@ def is_stream(paths: Sequence[str], *, in_parts: bool = False) -> bool:
     if packed and len(packed) < len(paths):
         raise ParameterError(
             f"{packed[0]} is {what} and {next(path for path in paths if path not in packed)} is not: scan them"
-            " apart, or give only files that are not compressed"
+            " separately, or give only uncompressed files"
         )
     return bool(packed) or list(paths) == [STDIN]
 

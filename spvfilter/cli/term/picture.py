@@ -23,7 +23,7 @@ def check_picture(name: str) -> Path:
     """
     path = Path(name)
     if path.suffix.lower() != ".png":
-        raise ParameterError(f"--plot makes a PNG picture: give a name that ends with .png, not {name!r}")
+        raise ParameterError(f"--plot writes a PNG picture: give a name that ends with .png, not {name!r}")
     if path.exists():
         with path.open("rb") as file:
             if file.read(len(_PNG)) != _PNG:

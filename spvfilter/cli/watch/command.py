@@ -90,7 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-mempool",
         action="store_true",
         help=(
-            "report a payment only once it is in a block. With compact filters this saves fetching every announced"
+            "report a payment only once it is in a block. With compact filters, this avoids fetching every announced"
             " transaction, 300 MB a day on mainnet"
         ),
     )
@@ -98,12 +98,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--db",
         metavar="FILE",
-        help="keep headers, matches and the wallet's filter in FILE; without it every run starts from nothing",
+        help="keep headers, matches and the wallet's filter in FILE; without it, every run starts from scratch",
     )
     parser.add_argument(
         "--rebuild",
         action="store_true",
-        help="replace a damaged --db by a new one with everything that can be saved; the old file becomes FILE.damaged",
+        help="replace a damaged --db with a new one and save everything possible; the old file becomes FILE.damaged",
     )
     parser.add_argument(
         "--keep-filters",
@@ -303,7 +303,7 @@ class _Watch:
         finally:
             if self._rebuilt is not None and self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
                 complain(
-                    f"{self._rebuilt} was rebuilt, headers and matches are fetched again; the old file is"
+                    f"{self._rebuilt} was rebuilt, and headers and matches are being fetched again; the old file is"
                     f" {damaged(self._rebuilt)}"
                 )
 
@@ -366,7 +366,7 @@ class _Watch:
         if gap.since and self._rebuilt is None:  # else no earlier line is replaced, or a message says why
             shown.complain(
                 f"the database does not have every event after number {gap.since}: all present matches follow the line"
-                " `dropped`; use them in place of the matches of earlier lines"
+                " `dropped`; use them instead of the matches in earlier lines"
             )
         matches = await self._client.matches()
         self._line({"event": "dropped", "sequence": matches.sequence, "since": gap.since})

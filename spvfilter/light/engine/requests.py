@@ -26,7 +26,7 @@ class SearchStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddEntries:
-    """Watch more entries. The answer is the first height to be searched for them."""
+    """Watch more entries. Returns the first height to be searched for them."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Entries as WatchList.entries lists them."""
@@ -37,14 +37,14 @@ class AddEntries:
 
 @dataclass(frozen=True, slots=True)
 class RemoveEntries:
-    """Remove entries from the watch list. The answer is None."""
+    """Remove entries from the watch list. Returns None."""
 
     entries: tuple[tuple[EntryKind, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RelabelEntries:
-    """Change or remove labels of entries. The answer is None."""
+    """Change or remove the labels of entries. Returns None."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Kind, value and new label of each entry. None removes the label."""
@@ -54,7 +54,7 @@ class RelabelEntries:
 
 @dataclass(frozen=True, slots=True)
 class RelabelKeychains:
-    """Change or remove the label of keychains. Scripts with a label of their own keep it. The answer is None."""
+    """Change or remove the label of keychains. Scripts with their own label keep it. Returns None."""
 
     names: tuple[str, ...]
     """Names of the keychains."""
@@ -65,7 +65,7 @@ class RelabelKeychains:
 class Rescan:
     """Search blocks again for all entries. Without a start, search all blocks.
 
-    The answer is the first height to be searched.
+    Returns the first height to be searched.
     """
 
     start: SearchStart
@@ -73,7 +73,7 @@ class Rescan:
 
 @dataclass(frozen=True, slots=True)
 class RevealAddress:
-    """Reveal the next address of an account or a keychain. The answer is the address."""
+    """Reveal the next address of an account or a keychain. Returns the address."""
 
     account: str | None
     """Name of the account, or name or label of the keychain; None for the first keychain."""
@@ -83,7 +83,7 @@ class RevealAddress:
 
 @dataclass(frozen=True, slots=True)
 class ReachIndex:
-    """Watch a keychain up to an index that another program uses, plus a lookahead. The answer is None."""
+    """Watch a keychain up to an index that another program uses, plus a lookahead. Returns None."""
 
     keychain: str
     """Name of the keychain."""
@@ -93,7 +93,7 @@ class ReachIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchBlock:
-    """Fetch a whole block of the best chain from a peer. The answer is the block."""
+    """Fetch a whole block of the best chain from a peer. Returns the block."""
 
     block_hash: bytes
     """Hash of the block, 32 bytes in wire order."""
@@ -101,7 +101,7 @@ class FetchBlock:
 
 @dataclass(frozen=True, slots=True)
 class CancelBlock:
-    """Cancel a request for a block. This request has no answer of its own."""
+    """Cancel a request for a block. Only the cancelled request is answered."""
 
     request: FetchBlock
     """The request to cancel."""
@@ -109,7 +109,7 @@ class CancelBlock:
 
 @dataclass(frozen=True, slots=True)
 class AddAccount:
-    """Watch an account. The answer is the first height to be searched for its new entries."""
+    """Watch an account. Returns the first height to be searched for its new entries."""
 
     account: WatchList
     """A watch list that contains only the account; see `WatchList.of_account`."""
@@ -122,7 +122,7 @@ class AddAccount:
 
 @dataclass(frozen=True, slots=True)
 class RemoveAccount:
-    """Stop watching an account. The answer is None."""
+    """Stop watching an account. Returns None."""
 
     name: str
     """Name of the account."""
@@ -130,7 +130,7 @@ class RemoveAccount:
 
 @dataclass(frozen=True, slots=True)
 class RenameAccount:
-    """Rename an account. The answer is None."""
+    """Rename an account. Returns None."""
 
     old: str
     """Current name of the account."""

@@ -221,7 +221,7 @@ def test_a_filter_of_text_from_python_accepts_lines(run: Any, tmp_path: Path) ->
     assert "blau" in BloomFilter.open(path, encode="utf-8")
     ran = process("bloom", "add", path, stdin=b"\xff\xfe\n")
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert ran.stderr == f"spvfilter: the keys of {path} are text, and this line is not UTF-8: b'\\xff\\xfe'\n".encode()
+    assert ran.stderr == f"spvfilter: the keys of {path} are text, but this line is not UTF-8: b'\\xff\\xfe'\n".encode()
 
 
 def test_counting_filters_support_every_action_except_dedupe(run: Any, tmp_path: Path, lines: Path) -> None:

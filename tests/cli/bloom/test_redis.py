@@ -255,7 +255,7 @@ def test_a_filter_of_text_from_python_accepts_lines(redis: Any, server: RedisSer
     (tmp_path / "b").write_bytes(b"\xff\n")
     assert (
         redis("add", "text", tmp_path / "b").err
-        == "spvfilter: the keys of text are text, and this line is not UTF-8: b'\\xff'\n"
+        == "spvfilter: the keys of text are text, but this line is not UTF-8: b'\\xff'\n"
     )
 
 

@@ -192,7 +192,10 @@ def test_the_picture_shows_the_computed_rates_and_sizes(
         (["--capacity", 5, "--fp-rate", 1], "argument --fp-rate: expected a number between 0 and 1"),
         ([*SHAPE, "--hash-funcs", 1076], "argument --hash-funcs: expected a whole number from 1 to 1075"),
         ([*SHAPE, "--format", "xml"], "argument --format: invalid choice"),
-        ([*SHAPE, "--plot", "size.svg"], "--plot makes a PNG picture: give a name that ends with .png, not 'size.svg'"),
+        (
+            [*SHAPE, "--plot", "size.svg"],
+            "--plot writes a PNG picture: give a name that ends with .png, not 'size.svg'",
+        ),
         ([*SHAPE, "--plot", "lines.png"], "lines.png exists and is not a PNG picture"),
         ([*SHAPE, "--plot", "folder.png"], "folder.png: Is a directory: give the name of a file"),
         ([*SHAPE, "--plot", "nowhere/new.png"], "nowhere/new.png: nowhere is not a writable directory"),

@@ -64,9 +64,9 @@ def test_info_describes_a_static_filter(run: Any, made: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["add", "made.static", "lines.txt"], "made.static is a static filter, which does not change"),
-        (["remove", "made.static", "lines.txt"], "made.static is a static filter, which does not change"),
-        (["dedupe", "made.static", "lines.txt"], "made.static is a static filter, which does not change"),
+        (["add", "made.static", "lines.txt"], "made.static is a static filter, which cannot be changed"),
+        (["remove", "made.static", "lines.txt"], "made.static is a static filter, which cannot be changed"),
+        (["dedupe", "made.static", "lines.txt"], "made.static is a static filter, which cannot be changed"),
         (["dump", "made.static", "--output", "raw"], "made.static is a static filter, which has no bits"),
         (["merge", "made.static", "plain", "--output", "u"], "made.static and plain cannot be merged: a static filter"),
         (["merge", "plain", "made.static", "--output", "u"], "plain and made.static cannot be merged: a static filter"),

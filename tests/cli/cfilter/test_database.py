@@ -81,7 +81,7 @@ def test_exported_filters_equal_the_imported_ones(run: Any, lines: list[dict[str
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
     assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: {COUNT} filters stored\n")
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: 0 filters stored, {COUNT} were there before\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: 0 filters stored, {COUNT} were already there\n")
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert ran.code == 0
     assert [json.loads(line) for line in ran.out.splitlines()] == lines
@@ -194,7 +194,7 @@ def test_filters_of_another_chain_cause_one_error(run: Any, lines: list[dict[str
     foreign = [{**tampered(lines[6]), "block": f"{number:02}" * 32} for number in range(22, 44)]
     ran = run("cfilter", "import", file(foreign), "--db", db, *NETWORK)
     advice = f"such as {'22' * 32}: give a file of the same chain, or another database"
-    said = f"spvfilter: all 22 filters are of blocks that are not on the best chain of {db}, {advice}\n"
+    said = f"spvfilter: all 22 filters belong to blocks that are not on the best chain of {db}, {advice}\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 

@@ -175,7 +175,7 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
     )
     code = gap.replace("SINCE", str(since)) + WITH_SIGINT
     _, events, errors = once(node.place, "--db", db, "--replay", code=code)
-    message = "every event after number 7: all present matches follow the line `dropped`; use them in place of"
+    message = "every event after number 7: all present matches follow the line `dropped`; use them instead of"
     assert (message in errors) == bool(since)
     dropped, *found, synced = events
     assert (dropped["event"], dropped["since"]) == ("dropped", since)
@@ -338,7 +338,8 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
     assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
     assert (
-        errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old file is {db}.damaged\n"
+        errors == f"spvfilter: {db} was rebuilt, and headers and matches are being fetched again; the old file is"
+        f" {db}.damaged\n"
     )
     assert (tmp_path / "wallet.db.damaged").is_file()
 

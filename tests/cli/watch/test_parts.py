@@ -87,11 +87,11 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2130-01-31"],
-            "argument --birthday: 2130-01-31 is in the future: give the day on which the wallet was made",
+            "argument --birthday: 2130-01-31 is in the future: give the day on which the wallet was created",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "5051000000"],
-            "argument --birthday: 5051000000 is in the future: give the day on which the wallet was made",
+            "argument --birthday: 5051000000 is in the future: give the day on which the wallet was created",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2020-13-01"],
