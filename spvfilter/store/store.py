@@ -14,6 +14,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Self  # rows are as SQLite gives them
 
@@ -722,22 +723,24 @@ class Store:
             ids: Ids of the accounts by their names.
             row: Row id of the first new entry. The others follow.
         """
-        claimed, new = dict[int, str | None](), list[tuple[object, ...]]()
+        claimed, rows = dict[int, str | None](), count(row)
         labels, accounts = watch.index.labels_by_entry(), watch.index.accounts_by_entry()
+        self._ids += (known[at][0] if at in known else next(rows) for at in range(len(labels)))
+
+        def fresh() -> Iterator[tuple[object, ...]]:  # not a list, which the garbage collector would go through
+            for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
+                if at not in known:
+                    kind, value = watch.table.entry(at)
+                    yield self._ids[at], int(kind), value, label, None if account is None else ids[account]
+
+        self._rows.insert_all("watch", fresh())
         for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
-            owner = None if account is None else ids[account]
             if (stored := known.get(at)) is not None:
                 there, _, _, labelled, owned = stored
                 if label != labelled:
                     self._relabel(there, label)
-                if owner != owned:
+                if owned != (None if account is None else ids[account]):
                     claimed[there] = account
-            else:
-                there, row = row, row + 1
-                kind, value = watch.table.entry(at)
-                new.append((there, int(kind), value, label, owner))
-            self._ids.append(there)
-        self._rows.insert_all("watch", new)
         self._claim(claimed)
 
     def _relabel(self, row: int, label: str | None) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.descriptors
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
 HEX = "02f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9"
-COUNT = 130
+COUNT = 180
 
 
 @pytest.mark.parametrize(

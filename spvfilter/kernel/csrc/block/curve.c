@@ -225,10 +225,10 @@ static void add_each(point *sums, const point *const *others, size_t count, elem
     }
 }
 
-enum { DIGITS = 64, MULTIPLES = 15, MOST = 512 }; /* hexadecimal digits of a tweak; keys that are computed together */
+enum { MULTIPLES = 256, MOST = 512 }; /* of each place of a tweak; keys that are computed together */
 
 typedef struct {
-    point multiples[MULTIPLES][DIGITS]; /* (i + 1) × 16^j × generator */
+    point multiples[SPV_TWEAK][MULTIPLES]; /* (j + 1) × 256^i × generator */
     point sums[MOST];
     const point *others[MOST];
     element products[MOST];
@@ -236,20 +236,15 @@ typedef struct {
 
 static void fill_table(workplace *of) {
     static const point generator = {{{0x59F2815B16F81798, 0x029BFCDB2DCE28D9, 0x55A06295CE870B07, 0x79BE667EF9DCBBAC}}, {{0x9C47D08FFB10D4B8, 0xFD17B448A6855419, 0x5DA4FBFC0E1108A8, 0x483ADA7726A3C465}}};
-    const point *others[1] = {&of->multiples[0][0]};
-    of->multiples[0][0] = generator;
-    for (size_t at = 1; at < DIGITS; at++) {
-        point *next = &of->multiples[0][at];
-        *next = of->multiples[0][at - 1];
-        others[0] = next;
-        for (int i = 0; i < 4; i++)
-            add_each(next, others, 1, of->products);
-    }
-    for (size_t at = 0; at < DIGITS; at++)
-        of->others[at] = &of->multiples[0][at];
-    for (size_t i = 1; i < MULTIPLES; i++) {
-        memcpy(of->multiples[i], of->multiples[i - 1], sizeof of->multiples[i]);
-        add_each(of->multiples[i], of->others, DIGITS, of->products);
+    for (size_t place = 0; place < SPV_TWEAK; place++) {
+        point *multiples = of->multiples[place];
+        multiples[0] = place ? of->multiples[place - 1][MULTIPLES - 1] : generator;
+        for (size_t known = 1; known < MULTIPLES; known *= 2) {
+            memcpy(multiples + known, multiples, known * sizeof *multiples);
+            for (size_t i = 0; i < known; i++)
+                of->others[i] = &multiples[known - 1];
+            add_each(multiples + known, of->others, known, of->products);
+        }
     }
 }
 
@@ -265,10 +260,10 @@ spv_status spv_child_keys(const uint8_t parent[SPV_FULL_KEY], const uint8_t *twe
     for (size_t first = 0; first < count; first += MOST) {
         const size_t part = count - first < MOST ? count - first : MOST;
         memset(of->sums, 0, part * sizeof *of->sums);
-        for (size_t at = 0; at <= DIGITS; at++) {
+        for (size_t at = 0; at <= SPV_TWEAK; at++) {
             for (size_t i = 0; i < part; i++) {
-                const uint8_t byte = at < DIGITS ? tweaks[(first + i) * SPV_TWEAK + 31 - at / 2] : 0, digit = at % 2 ? byte >> 4 : byte & 15;
-                of->others[i] = at == DIGITS ? &start : digit ? &of->multiples[digit - 1][at] : &infinity;
+                const uint8_t digit = at < SPV_TWEAK ? tweaks[(first + i) * SPV_TWEAK + SPV_TWEAK - 1 - at] : 0;
+                of->others[i] = at == SPV_TWEAK ? &start : digit ? &of->multiples[at][digit - 1] : &infinity;
             }
             add_each(of->sums, of->others, part, of->products);
         }
