@@ -67,7 +67,19 @@ class Windows:
     """
 
     __slots__ = (
-        *("_budget", "_chains", "_due", "_firsts", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table"),
+        *(
+            "_budget",
+            "_chains",
+            "_due",
+            "_firsts",
+            "_fresh",
+            "_indexes",
+            "_names",
+            "_owners",
+            "_shared",
+            "_silent",
+            "_table",
+        ),
         "revealed_scripts",
     )
 
@@ -75,6 +87,7 @@ class Windows:
         self._table = table
         self._budget: Budget | None = None  # only while a file is read
         self._chains: list[Keychain] = []
+        self._silent: list[silentkeychain.SilentKeychain] = []
         self._names: dict[str, int] = {}
         self._firsts: dict[str, str] = {}
         """Name of the first keychain of each account."""
@@ -146,6 +159,8 @@ class Windows:
     def _append(self, keychain: Keychain) -> int:
         """Append a keychain, and return its number."""
         self._chains.append(keychain)
+        if is_silent(keychain):
+            self._silent.append(keychain)
         self._names[keychain.name] = len(self._chains)
         self.assign(keychain, keychain.account)
         return len(self._chains)
@@ -250,9 +265,13 @@ class Windows:
         return found[0].name, None if is_silent(found[0]) else found[1]
 
     @property
-    def silent(self) -> list[silentkeychain.SilentKeychain]:
+    def silent(self) -> Sequence[silentkeychain.SilentKeychain]:
         """The keychains of sp() descriptors."""
-        return [each for each in self._chains if is_silent(each)]
+        return self._silent
+
+    def _take_chains(self, chains: list[Keychain]) -> None:
+        """Replace the keychains, and list those of sp(), because each block asks for them."""
+        self._chains, self._silent = chains, [each for each in chains if is_silent(each)]
 
     def add_found(
         self, keychain: silentkeychain.SilentKeychain, script: bytes, found: silentkeychain.Found
@@ -745,7 +764,7 @@ class Windows:
             account: Account whose keychains to leave out; None to keep all keychains.
         """
         twin = self._twin(table)
-        twin._chains = self._chains.copy()
+        twin._take_chains(self._chains.copy())
         if account is not None:
             twin.revealed_scripts |= self._revealed_by(account)
             twin._drop(account)
@@ -778,7 +797,8 @@ class Windows:
         for entry, kept in shared.items():
             self._owners[entry], self._indexes[entry] = kept[0]
         self._shared = {entry: kept[1:] for entry, kept in shared.items() if len(kept) > 1}
-        self._chains, self._names = left, names
+        self._take_chains(left)
+        self._names = names
         self._due &= names.keys()
         self._firsts.pop(account, None)
         self._fresh = {(numbers[number], index): None for number, index in self._fresh if numbers[number] != _NOBODY}
@@ -788,7 +808,7 @@ class Windows:
 
         Keychains that the copy lacks are dropped.
         """
-        self._chains = [each for each in self._chains if each.name in other._names]
+        self._take_chains([each for each in self._chains if each.name in other._names])
         if len(self._names) != len(other._names):
             self._fresh = other._fresh
         self._names, self._firsts, self._due = other._names.copy(), other._firsts, other._due
@@ -876,7 +896,7 @@ class Windows:
     def copy(self, table: WatchTable) -> Windows:
         """Return a copy of these windows for `table`, a copy of theirs."""
         twin = self._twin(table)
-        twin._chains = [keychain.copy() for keychain in self._chains]
+        twin._take_chains([keychain.copy() for keychain in self._chains])
         return twin
 
     def _twin(self, table: WatchTable) -> Windows:

@@ -505,3 +505,22 @@ def test_there_are_never_more_labels_than_the_limit(steps: list[tuple[str, int]]
             assert before <= keychain.numbers()
             assert keychain.count == len(keychain.numbers()) <= 9
             keychain.check_labels()
+
+
+def test_silent_keychains_are_listed_after_every_change() -> None:
+    def check(*lists: WatchList) -> None:
+        for each in lists:
+            assert list(each.windows.silent) == [keychain for keychain in each.keychains if keychain.finds_scripts]
+
+    watch = WatchList()
+    watch.add_account("shop", WALLET.descriptor)
+    check(watch, watch.copy())
+    assert len(watch.windows.silent) == 1
+    watch.add_account("other", Wallet(13, 17).descriptor, f"wpkh({XPUB}/0/*)")
+    check(watch, watch.copy())
+    watch.remove_account("shop")
+    check(watch, watch.copy())
+    assert [keychain.account for keychain in watch.windows.silent] == ["other"]
+    watch.remove_account("other")
+    check(watch, watch.copy())
+    assert not watch.windows.silent

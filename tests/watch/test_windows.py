@@ -9,9 +9,12 @@ import pytest
 
 from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
-from spvfilter.watch.keychain import GAP_LIMIT
+from spvfilter.watch import windows
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
+from support import build
+from support.build import TxIn, TxOut
 from support.keychains import script_at
 from support.vectors import effort
 
@@ -118,3 +121,18 @@ def test_a_list_without_entries_equals_a_new_list(seed: int) -> None:
     assert [(entry.name, index) for entry, index in filter(None, map(left.keychain_of, range(len(left))))] == [
         (entry.name, index) for entry, index in filter(None, map(made.keychain_of, range(len(made))))
     ]
+
+
+def test_matching_a_block_does_not_visit_every_keychain(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, visited = wallet(*map(Chain, range(200))), list[Keychain | None]()
+
+    def is_silent(keychain: Keychain | None) -> bool:
+        visited.append(keychain)
+        return keychain is not None and keychain.finds_scripts
+
+    monkeypatch.setattr(windows, "is_silent", is_silent)
+    paid = build.tx([TxIn(bytes(32), 1)], [TxOut(5, script_at(7_000_003))])
+    (match,) = watch.match_block(build.block_of(build.GENESIS, 1, [paid]))
+    assert (match.keychain, match.keychain_index) == ("chain 7", 3)
+    assert not watch.windows.silent
+    assert len(visited) < 10
