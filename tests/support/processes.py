@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
+import selectors
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
+
+from support.forkedcommands import ForkedCommand
 
 WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"
 WITH_SIGINT = (  # a test run in the background ignores SIGINT, and its children inherit that
@@ -40,21 +44,59 @@ def process(*argv: object, stdin: bytes = b"", code: str = "", shell: str = "") 
     words = command(*argv, code=code)
     if shell:
         words = ["sh", "-c", f'"$@" {shell}', "sh", *words]
-    return subprocess.run(words, input=stdin, capture_output=True, env=environment(), timeout=60)
+    if code or shell or sys.platform == "win32":
+        return subprocess.run(words, input=stdin, capture_output=True, env=environment(), timeout=60)
+    (theirs, into), (out, output), (err, errors) = os.pipe(), os.pipe(), os.pipe()
+    child = ForkedCommand(STRICT, [str(word) for word in argv], [theirs, output, errors], environment())
+    for end in (theirs, output, errors):
+        os.close(end)
+    feed = threading.Thread(target=write_all, args=(into, stdin))
+    feed.start()
+    stdout, stderr = read_all([out, err], timeout=60)
+    feed.join()
+    return subprocess.CompletedProcess(words, child.wait(timeout=60), stdout, stderr)
+
+
+def write_all(pipe: int, data: bytes) -> None:
+    """Write bytes into a pipe, whose reader may end early, and close it."""
+    with suppress(BrokenPipeError), open(pipe, "wb", buffering=0) as file:
+        while data:
+            data = data[file.write(data) :]
+
+
+def read_all(pipes: list[int], timeout: float) -> list[bytes]:
+    """Read pipes to their ends, all at the same time, and close them."""
+    read = dict.fromkeys(pipes, b"")
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(timeout)
+            assert ready, f"no output for {timeout} s"
+            for key, _ in ready:
+                if data := os.read(key.fd, 65536):
+                    read[key.fd] += data
+                else:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+    return list(read.values())
 
 
 def on_terminal(*argv: object, code: str = "", stdin: bytes = b"", **more: str) -> tuple[int, str]:
     """Run the command with standard output and error on a terminal of 80 columns. Returns the terminal's text."""
     ours, theirs = pty.openpty()
+    reader, into = os.pipe()
     try:
-        child = subprocess.Popen(
-            command(*argv, code=code), stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=environment(**more)
-        )
+        child: subprocess.Popen[bytes] | ForkedCommand
+        if code:
+            words = command(*argv, code=code)
+            child = subprocess.Popen(words, stdin=reader, stdout=theirs, stderr=theirs, env=environment(**more))
+        else:
+            child = ForkedCommand(STRICT, [str(word) for word in argv], [reader, theirs, theirs], environment(**more))
     finally:
         os.close(theirs)
-    assert child.stdin is not None
-    child.stdin.write(stdin)
-    child.stdin.close()
+        os.close(reader)
+    write_all(into, stdin)
     received = b""
     try:
         while data := os.read(ours, 65536):
