@@ -110,7 +110,7 @@ function pagesBelow(below) {
   });
 }
 
-/* What is wider than the window, and cannot be scrolled into view without the whole page. It runs in the browser. */
+/* Up to five elements that are too wide for the window and cannot be scrolled by themselves. It runs in the browser. */
 function tooWide() {
   const scrolls = (element) => ["auto", "scroll"].includes(getComputedStyle(element).overflowX);
   const edge = document.documentElement.clientWidth + 1; // edges of boxes have fractions
