@@ -157,6 +157,7 @@ int main(int argc, char **argv) {
     test_processors();
     test_columns();
     test_walk();
+    test_curve();
     test_silent();
     test_tables();
     test_threads();

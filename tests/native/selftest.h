@@ -24,6 +24,7 @@ void test_many_siphashes(void);
 /* calls the parts that depend on the processor's features: test_many_siphashes, test_bloom and test_fuse */
 void test_processors(void);
 void test_walk(void);
+void test_curve(void);
 void test_silent(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);

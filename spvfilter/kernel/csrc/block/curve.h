@@ -15,7 +15,7 @@ bool spv_full_key(const uint8_t key[SPV_SHORT_KEY], uint8_t full[SPV_FULL_KEY]);
 bool spv_short_key(const uint8_t full[SPV_FULL_KEY], uint8_t key[SPV_SHORT_KEY]);
 
 /* Writes the sum of an uncompressed key on the curve and each tweak times the generator, as compressed keys. A tweak
-   above the largest private key gives zeros, and so does a sum that is the point at infinity. It takes about 5 µs a
+   above the largest private key gives zeros, like a sum that is the point at infinity. It takes about 5 µs a
    key, and 3 ms more. SPV_NOMEM if there is no memory. */
 spv_status spv_child_keys(const uint8_t parent[SPV_FULL_KEY], const uint8_t *tweaks, size_t count, uint8_t *keys);
 
