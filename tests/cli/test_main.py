@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,9 @@ def test_no_position_of_the_command_line_repeats_a_secret(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
-    parser = parser_of(path[0])
+    parser_once = cache(parser_of)  # making a parser takes longer than parsing
+    monkeypatch.setattr("spvfilter.cli.help.parser_of", parser_once)
+    parser = parser_once(path[0])
     if len(path) > 1:
         parser = parser.actions()[path[1]]
     options = [names[-1] for names in (action.option_strings for action in parser._actions) if names]
