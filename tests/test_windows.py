@@ -76,6 +76,7 @@ def test_every_module_is_imported_without_posix() -> None:
     python("-c", IMPORT_ALL.format(names=names))
 
 
+@pytest.mark.long
 def test_commands_run_without_posix() -> None:
     printed = python("-c", RUN_COMMANDS)
     assert "height 112, transactions in the mempool: 0" in printed

@@ -10,7 +10,7 @@ import pytest
 from spvfilter.kernel import check_block, parse_tx
 from support.bcoin.process import Bcoin, BcoinError, running_bcoin
 
-pytestmark = pytest.mark.bcoin
+pytestmark = [pytest.mark.bcoin, pytest.mark.long]
 
 
 async def test_it_mines_pays_and_confirms(bcoin: Bcoin) -> None:

@@ -18,7 +18,7 @@ from support.bcoin.process import Bcoin, running_bcoin
 from support.chains import found_by
 from support.pauses import Pauses
 
-pytestmark = pytest.mark.bcoin
+pytestmark = [pytest.mark.bcoin, pytest.mark.long]
 KEY = "a key of this test"
 PATIENCE_S = 60.0
 
@@ -66,7 +66,6 @@ async def test_a_wrong_key_is_refused(bcoin: Bcoin) -> None:
             pass
 
 
-@pytest.mark.long
 async def test_its_chain_is_followed_through_a_reorganisation(bcoin: Bcoin) -> None:
     watch, miner = await paid(bcoin)
     limits = RpcLimits(connections=2)

@@ -33,7 +33,7 @@ from support.bcoin.wallets import Wallets
 from support.build import block_hash, txid
 from support.vectors import effort
 
-pytestmark = pytest.mark.bcoin
+pytestmark = [pytest.mark.bcoin, pytest.mark.long]
 
 SETTINGS = Settings(REGTEST, required_services=Service.NETWORK | Service.BLOOM | Service.WITNESS)
 BLOCKS = 600
@@ -88,7 +88,6 @@ def judged(watch: WatchList, height: int, answer: tuple[MerkleBlock, list[bytes]
     ]
 
 
-@pytest.mark.long
 async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blocks_say(
     bcoin: Bcoin, wallets: Wallets
 ) -> None:

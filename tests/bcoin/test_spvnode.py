@@ -19,7 +19,7 @@ from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support.bcoin.process import Bcoin, running_bcoin
 
-pytestmark = pytest.mark.bcoin
+pytestmark = [pytest.mark.bcoin, pytest.mark.long]
 
 BLOCKS = 440
 PATIENCE_S = 60

@@ -73,6 +73,7 @@ def watching() -> WatchList:
     return watch
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["rest", "rpc"])
 async def test_core_finds_what_the_client_finds_and_spends(tmp_path: Path, way: str) -> None:
     rest = ("-rest=1",) if way == "rest" else ()
@@ -117,6 +118,7 @@ async def test_core_finds_what_the_client_finds_and_spends(tmp_path: Path, way: 
         assert WALLET.scan_text.encode() in path.read_bytes()
 
 
+@pytest.mark.long
 async def test_the_command_follows_a_wallet_through_core(tmp_path: Path) -> None:
     async with core(tmp_path, "-rest=1") as node:
         payer, watch = Payer(node), tmp_path / "watch.txt"

@@ -21,6 +21,7 @@ from support.vectors import effort
 pytestmark = pytest.mark.core
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["compact", "bip37"])
 @pytest.mark.parametrize("seed", range(effort(1, 2, 40)))
 async def test_client_has_the_coins_that_core_has(mode: str, seed: int, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ async def scan_to(out: Path, blocks: Path, watch: WatchList) -> bytes:
     return (await scan_parts(PartScan(out, plan, watch), "csv")).read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(1, 3, 60)))
 async def test_scan_equals_cores_answer_while_core_writes(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

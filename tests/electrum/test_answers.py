@@ -165,6 +165,7 @@ def question(choose: random.Random, oracle: Oracle) -> tuple[str, list[object], 
     return "blockchain.headers.subscribe", [], {"height": tip, "hex": oracle.headers[tip].hex()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "seed"), [("compact", 1), ("bip37", 2)])
 async def test_answers_equal_a_full_scan(
     nothing_is_left: None, mode: str, seed: int, regtest_node: RegtestNode

@@ -71,6 +71,7 @@ async def compare(world: World, run: Run, kyoto: Kyoto) -> int:
     return len(ours)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 async def test_confirmed_coins_equal_those_of_kyoto(
     mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path
@@ -85,6 +86,7 @@ async def test_confirmed_coins_equal_those_of_kyoto(
         assert any(match.kind == "input" for match in run.books.matches.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 async def test_both_clients_follow_a_reorganization(
     mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path

@@ -115,6 +115,7 @@ async def test_every_real_block_has_the_rows_of_bitcoinlib(tmp_path: Path) -> No
         assert_exported(folder / "tables", [(block.raw, height, spent)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("undo", [True, False])
 async def test_any_engine_gives_the_rows_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
     blocks, spent = chain_in(tmp_path / "data", undo=undo)

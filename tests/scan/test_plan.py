@@ -159,6 +159,7 @@ def small_chain(folder: Path, count: int, per_file: int) -> None:
         (folder / f"rev{first // per_file:05}.dat").write_bytes(b"".join(records))
 
 
+@pytest.mark.long
 def test_a_plan_needs_under_100_bytes_for_each_block(tmp_path: Path) -> None:
     count = effort(8_000, 8_000, 300_000)
     small_chain(tmp_path, count, 100)

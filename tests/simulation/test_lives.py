@@ -68,6 +68,7 @@ def test_restored_databases_violate_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, restores=True))
 
 
+@pytest.mark.long
 def test_accounts_are_added_renamed_removed_and_revealed() -> None:
     shown: list[str] = []
     assert live(Plan(3, Mode.COMPACT, accounts=True), make, show=shown.append).violation is None
@@ -75,6 +76,7 @@ def test_accounts_are_added_renamed_removed_and_revealed() -> None:
         assert any(word in line for line in shown), word
 
 
+@pytest.mark.long
 def test_a_life_restores_an_earlier_database() -> None:
     shown: list[str] = []
     assert live(Plan(25, Mode.COMPACT, restores=True), make, show=shown.append).violation is None

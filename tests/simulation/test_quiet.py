@@ -11,6 +11,8 @@ import random
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from simulation.behaviours import HONEST, Behaviour
 from simulation.behaviours.floods import Invents
 from simulation.engine import make
@@ -71,6 +73,7 @@ def sent(seed: int, watched: Lock, folder: Path) -> tuple[dict[str, str], int]:
     return {host: kept.hexdigest() for host, kept in world.record.wire.items()}, waiting
 
 
+@pytest.mark.long
 def test_peers_cannot_tell_whether_a_fake_payment_is_own(tmp_path: Path) -> None:
     for seed in range(2):
         ours, found = sent(seed, PAID, tmp_path / f"ours {seed}")

@@ -71,6 +71,7 @@ def test_history_of_a_script_is_what_touches_it(seed: int) -> None:
         assert all(Transaction.parse(entry.raw).txid == entry.txid for entry in found)
 
 
+@pytest.mark.long
 def test_history_of_a_script_reads_its_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     for number in (1, 60):

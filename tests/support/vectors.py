@@ -20,6 +20,11 @@ def effort(quick: int, ci: int, full: int) -> int:
     return {"quick": quick, "ci": ci, "full": full}[EFFORT]
 
 
+def first_of(few: int, *values: object) -> list[Any]:
+    """Parameters of which all but the first few are marked `long`."""
+    return [pytest.param(each, marks=[pytest.mark.long] * (number >= few)) for number, each in enumerate(values)]
+
+
 def vectors_root() -> Path | None:
     named = os.environ.get("SPVFILTER_VECTORS")
     root = Path(named) if named else None

@@ -26,7 +26,7 @@ from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha25
 from support.ledger import check_ledger
 from support.lightworld import Books as Told, identity
 from support.stores import opened
-from support.vectors import effort
+from support.vectors import effort, first_of
 
 OURS = [p2wpkh(bytes([number]) * 20) for number in range(1, 4)]
 THEIRS = p2wpkh(b"\xee" * 20)
@@ -300,7 +300,7 @@ def test_events_and_database_agree_with_a_naive_recomputation(seed: int, steps: 
         model.store.close()
 
 
-@pytest.mark.parametrize("seed", range(effort(5, 8, 200)))
+@pytest.mark.parametrize("seed", first_of(2, *range(effort(5, 8, 200))))
 def test_small_limits_end_with_the_naive_recomputation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that are evicted for lack of room change no confirmed balance and break nothing."""
     monkeypatch.setattr(orphanage, "MAX_ORPHANS", 3)

@@ -94,6 +94,7 @@ def test_one_group_fills_few_buckets_of_the_tried_table() -> None:
     assert len({bucket for bucket, _ in book.tried.slots()}) <= TRIED_BUCKETS_PER_GROUP
 
 
+@pytest.mark.long
 def test_the_book_is_bounded_for_any_number_of_sources() -> None:
     book = filled(400, sources=[f"{a}.{b}.0.0/16" for a in range(1, 20) for b in range(10)])
     for address in random.Random(2).sample(list(book.entries), 6_000):

@@ -112,6 +112,7 @@ def test_one_honest_answer_bans_three_omitting_peers(
         assert len(hashes) <= 4
 
 
+@pytest.mark.long
 def test_a_block_and_its_witnesses_are_in_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that needs a larger filter causes a commit in the step that records a block. After a crash there, no other
     peer was ever asked for the block.

@@ -21,6 +21,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.locks import STRANGER, build_tx
 from support.stage import Prompt, Stage, stage
+from support.vectors import first_of
 
 pytestmark = pytest.mark.descriptors
 _TXS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
@@ -92,7 +93,7 @@ def announce(world: Stage, raw: bytes, sent: bytes) -> None:
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 @pytest.mark.parametrize("way", ["stripped", "unsigned", "wrong", "longer"])
 @pytest.mark.parametrize("kind", [Prompt, ByTxid])
-@pytest.mark.parametrize("later_s", [None, 0.0, 0.05, 5.0])
+@pytest.mark.parametrize("later_s", first_of(2, None, 0.05, 0.0, 5.0))
 def test_the_next_announcer_is_asked_after_broken_bytes(
     mode: Mode, way: str, kind: type[Prompt], later_s: float | None, tmp_path: Path
 ) -> None:

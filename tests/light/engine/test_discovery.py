@@ -212,6 +212,7 @@ def test_the_two_longest_connected_peers_come_first_after_a_restart() -> None:
         assert {address for _, address in made.dials[:2]} == {peer.address for peer in oldest}
 
 
+@pytest.mark.long
 def test_short_connections_replace_no_anchor() -> None:
     with client(2) as made:
         made.start()
