@@ -103,7 +103,7 @@ def _misfit(value: object, hint: object, where: str) -> tuple[str, object] | Non
 
 
 def _fits(value: object, kind: type) -> bool:
-    """Return False if a value cannot stand for a type. Numbers of other libraries and buffers of any kind can."""
+    """Return True if a value can be used where a type is expected. Other libraries' numbers and all buffers can."""
     if kind is int or kind is float:
         return hasattr(value, "__index__") or (kind is float and hasattr(value, "__float__"))
     if kind is bytes or kind is memoryview or kind is bytearray:

@@ -45,7 +45,7 @@ _LATE = 0x20 | 0x200
 
 
 def _named(defined: T) -> T:
-    """Let the constructor and the public methods of a class, inherited ones too, name an argument of a wrong type.
+    """Let a class's constructor and public methods, even inherited ones, name an argument that has the wrong type.
 
     For a value that is not a member of an enumeration, they raise ParameterError.
     """

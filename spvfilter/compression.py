@@ -69,7 +69,7 @@ class _Limited(io.RawIOBase):
         taken = self._reader.read1(len(view))
         self._left -= len(taken)
         if self._left < 0:
-            raise SourceError(f"the file has more than {self._most:,} bytes after decompression: decompress it first")
+            raise SourceError(f"the file exceeds {self._most:,} bytes when decompressed: decompress it first")
         view[: len(taken)] = taken
         return len(taken)
 
@@ -148,7 +148,7 @@ class _Unzstd(io.RawIOBase):
             if not piece:
                 if self._frame is None:
                     return 0
-                raise _damaged("a frame has no end")
+                raise _damaged("a frame is incomplete")
             self._plain = memoryview(self._decompressed(piece))
         taken = self._plain[: len(view)]
         view[: len(taken)] = taken

@@ -117,10 +117,10 @@ class Network:
             try:
                 challenge = bytes.fromhex(challenge)
             except ValueError:
-                raise ParameterError("the challenge of a signet must be hex digits, two for each byte") from None
+                raise ParameterError("a signet's challenge must be hex digits, two for each byte") from None
         if not 0 < len(challenge) <= protocol.MAX_SCRIPT_SIZE:
             raise ParameterError(
-                f"the challenge of a signet has {len(challenge)} bytes, expected 1 to {protocol.MAX_SCRIPT_SIZE}"
+                f"a signet's challenge must be 1 to {protocol.MAX_SCRIPT_SIZE} bytes long, not {len(challenge)}"
             )
         if challenge == SIGNET.signet_challenge:
             return SIGNET

@@ -79,7 +79,7 @@ def hash_from_hex(text: str) -> bytes:
     except ValueError:
         reversed_hash = b""
     if len(reversed_hash) != 32 or len(text) != 64:
-        raise ParameterError(f"a hash is 64 hex digits; these {len(text)} characters are not")
+        raise ParameterError(f"a hash must be 64 hex digits, but these {len(text)} characters are not")
     return reversed_hash[::-1]
 
 
@@ -241,7 +241,7 @@ class OutPoint:
         """Parse `TXID:INDEX`, with the txid as block explorers show it. Raises ParameterError for any other text."""
         txid, colon, index = text.partition(":")
         if not colon or not index.isascii() or not index.isdigit() or len(index) > 10:
-            raise ParameterError("an outpoint is TXID:INDEX, where INDEX is a whole number of at most 10 digits")
+            raise ParameterError("an outpoint must be TXID:INDEX, where INDEX is a whole number of at most 10 digits")
         return cls(hash_from_hex(txid), int(index))
 
     def __bytes__(self) -> bytes:

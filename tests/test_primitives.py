@@ -201,7 +201,7 @@ class TestHashText:
         ],
     )
     def test_text_without_64_hex_digits_is_refused(self, text: str) -> None:
-        with pytest.raises(ParameterError, match=r"a hash is 64 hex digits; these \d+ characters are not"):
+        with pytest.raises(ParameterError, match=r"a hash must be 64 hex digits, but these \d+ characters are not"):
             hash_from_hex(text)
 
     def test_message_does_not_repeat_a_megabyte(self) -> None:

@@ -93,7 +93,7 @@ class GenericFilter:
         __slots__ = ()
 
     _KINDS: ClassVar[Collection[int]]
-    """Kinds in the headers of the files of such filters."""
+    """Kinds that the headers of this class's files may contain."""
 
     if TYPE_CHECKING:  # attributes of the derived classes and of the kernel type
         _kind: int

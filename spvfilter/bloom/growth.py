@@ -60,12 +60,12 @@ class Growth(NamedTuple):
         try:
             growth = sizing.whole("growth", self.growth, 2, MAX_GROWTH)
         except ParameterError:
-            message = f"growth must be a whole number from 2 to {MAX_GROWTH}: {self.growth!r}"
+            message = f"growth must be a whole number from 2 to {MAX_GROWTH}, not {self.growth!r}"
             raise ParameterError(message) from None
         try:
             tightening = sizing.probability(self.tightening)
         except ParameterError:
-            message = f"tightening must be a number between 0 and 1, both excluded: {self.tightening!r}"
+            message = f"tightening must be a number above 0 and below 1, not {self.tightening!r}"
             raise ParameterError(message) from None
         _, _, capacity, fp_rate = shape_of(self.capacity, self.fp_rate, None, None, False)
         return type(self)(capacity, fp_rate, growth, tightening)

@@ -35,7 +35,8 @@ def shape_of(
         functions = _from_one("hash_funcs", hash_funcs, fileformat.MAX_HASH_FUNCS)
         if partitioned and cells % functions:
             raise ParameterError(
-                f"the bits of a partitioned filter must be a multiple of its hash_funcs: {bits} and {hash_funcs}"
+                f"the bits of a partitioned filter must be a multiple of its hash_funcs, but {bits} is not one of"
+                f" {hash_funcs}"
             )
         return Shape(cells, functions, 0, 0.0)
     if capacity is None or fp_rate is None:
@@ -52,7 +53,7 @@ def _from_one(name: str, value: int, most: int) -> int:
     try:
         return sizing.whole(name, value, 1, most)
     except ParameterError:
-        raise ParameterError(f"{name} must be from 1 to {most}: {value!r}") from None
+        raise ParameterError(f"{name} must be from 1 to {most}, not {value!r}") from None
 
 
 @lru_cache(maxsize=256)

@@ -549,7 +549,7 @@ def probability(fp_rate: SupportsFloat) -> float:
     if math.isnan(rate):
         raise ParameterError("fp_rate is not a number")
     if not 0 < rate < 1:
-        raise ParameterError(f"fp_rate must be between 0 and 1, both excluded: {fp_rate}")
+        raise ParameterError(f"fp_rate must be above 0 and below 1, not {fp_rate}")
     return rate
 
 
@@ -567,9 +567,9 @@ def whole(name: str, value: SupportsIndex, least: int, most: int) -> int:
             raise ParameterError(f"{name} must be an int, not {value!r}")
         value = number
     if value < least:
-        raise ParameterError(f"{name} must be at least {least}: {value}")
+        raise ParameterError(f"{name} must be at least {least}, not {value}")
     if value > most:
-        raise ParameterError(f"{name} must be at most {most}: {value}")
+        raise ParameterError(f"{name} must be at most {most}, not {value}")
     return value
 
 

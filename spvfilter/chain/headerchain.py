@@ -177,7 +177,7 @@ class HeaderChain:
         for piece in filter(None, pieces):
             hashes = header_hashes(piece)
             if piece[4:36] != chain.tip_hash:
-                raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the one before it")
+                raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the previous one")
             check_links(piece, hashes)
             if now is not None:
                 tip.advance(piece, hashes, now)
@@ -205,7 +205,7 @@ class HeaderChain:
             for piece in filter(None, pieces):
                 last = header_hashes(piece[-HEADER_SIZE:])
                 if piece[4:36] != chain.tip_hash:
-                    raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the one before it")
+                    raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the previous one")
                 yield piece, last
 
         chain._active.extend(linked())

@@ -60,7 +60,7 @@ class BlockOptions(ABC):
         if self.dask is not None and self.processes is not None:
             raise ParameterError("--dask and --processes cannot be combined: give one")
         if self.jobs > 1 and (self.dask is not None or self.processes is not None):
-            raise ParameterError("--jobs is the number of threads: leave it out with --dask and --processes")
+            raise ParameterError("--jobs sets the number of threads: leave it out with --dask and --processes")
         if self.on_workers:
             if self.paths or self.dask is None or self.out is None:
                 raise ParameterError(

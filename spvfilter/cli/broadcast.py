@@ -72,7 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "tx", metavar="TX", help="the transaction: hex digits, a file of hex or bytes, or - for standard input"
     )
-    parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database, made by spvfilter watch")
+    parser.add_argument(
+        "--db", metavar="FILE", required=True, help="the wallet's database, which spvfilter watch created"
+    )
     add_nodes(parser)
     add_network(parser, has_database=True)
     parser.add_argument(

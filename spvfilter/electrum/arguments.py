@@ -43,10 +43,10 @@ def bound_arguments(
     else:
         values = list(given)
     if len(values) < required:
-        raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} needs {required} arguments, and {len(values)} were given")
+        raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} needs {required} arguments, but {len(values)} were given")
     if len(values) > len(names) and not spare:
         raise RpcError(
-            RpcCode.INVALID_ARGUMENTS, f"{method} takes {len(names)} arguments, and {len(values)} were given"
+            RpcCode.INVALID_ARGUMENTS, f"{method} takes {len(names)} arguments, but {len(values)} were given"
         )
     return values[: len(names)]
 
@@ -90,7 +90,7 @@ def raw_transaction(value: object) -> bytes:
     if not isinstance(value, str):
         raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction in hex")
     if len(value) > 2 * MAX_STANDARD_TX_WEIGHT:
-        most = f"no node relays a transaction of more than {MAX_STANDARD_TX_WEIGHT} weight units"
+        most = f"nodes do not relay transactions of more than {MAX_STANDARD_TX_WEIGHT} weight units"
         raise RpcError(RpcCode.BAD_REQUEST, most)
     try:
         return bytes.fromhex(value)

@@ -101,7 +101,7 @@ class _Message:
         self._asking = asyncio.Lock()
         self._users = 1
         self.slots: asyncio.Semaphore = slots
-        """Permits of the tasks that answer it, shared by all messages of the session without room."""
+        """Limits the tasks that answer it; all messages of the session without room share it."""
         self.has_room = False
         self.size = 0  # of the answers so far
 
@@ -319,7 +319,7 @@ class ElectrumConnection:
         if isinstance(error, OSError):  # TimeoutError is one
             _LOG.debug("a connection has ended: %r", error)
         else:
-            _LOG.error("a session has failed, and the server continues", exc_info=error)
+            _LOG.error("a session failed; the server continues", exc_info=error)
         self.close()
 
     async def _settle(self, request: aiorpcx.Request, question: Question, message: _Message) -> None:

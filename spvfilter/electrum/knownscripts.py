@@ -33,7 +33,7 @@ class FurtherScript:
 
 
 class KnownScripts:
-    """Tells which script hashes belong to the wallet."""
+    """Knows which script hashes belong to the wallet."""
 
     def __init__(self) -> None:
         self._hashes: dict[str, None] = {}

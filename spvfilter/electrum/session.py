@@ -43,8 +43,8 @@ MAX_UNKNOWN = 1_000
 SOFTWARE = f"spvfilter {__version__}"
 """Name of the server software."""
 BANNER = (
-    "spvfilter answers from your own wallet's database. It knows the scripts of this wallet only: add further wallets"
-    " to its watch list."
+    "spvfilter answers from your own wallet's database. It knows only this wallet's scripts: add other wallets to"
+    " its watch list."
 )
 _NEGOTIATION = "server.version"
 _HEADERS, _SCRIPT = "blockchain.headers.subscribe", "blockchain.scripthash.subscribe"
@@ -327,7 +327,9 @@ class ElectrumSession:
 
         def found(tx: TxProof | None) -> Answer:
             if tx is None:
-                raise RpcError(RpcCode.NOT_FOUND, "the wallet has no such transaction, and the server proves no others")
+                raise RpcError(
+                    RpcCode.NOT_FOUND, "the wallet has no such transaction, and the server cannot prove others"
+                )
             if tx.height != at:
                 raise RpcError(RpcCode.BAD_REQUEST, f"transaction {tx_hash} is not in the block at height {at}")
             return self._prove(txid, tx, at, proved)

@@ -67,7 +67,7 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
         TypeError: An item is not a filter.
     """
     if jobs < 1:
-        raise ParameterError(f"jobs must be at least 1: {jobs}")
+        raise ParameterError(f"jobs must be at least 1, not {jobs}")
     query = watch if isinstance(watch, GcsQuery) else GcsQuery(watch.gcs_elements())
     return _candidates(_outcomes(_batches(iter(filters)), query, 1 if BACKEND == "pure" else jobs))
 

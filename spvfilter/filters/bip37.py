@@ -128,9 +128,9 @@ def filter_hash_funcs(size: int, elements: int) -> int:
 
 def _check_sizing(elements: int, fp_rate: float) -> None:
     if not isinstance(elements, int) or not 1 <= elements <= 0xFFFFFFFF:
-        raise ParameterError(f"the number of elements must be an integer from 1 to 2^32 - 1: {elements!r}")
+        raise ParameterError(f"the number of elements must be an integer from 1 to 2^32 - 1, not {elements!r}")
     if not isinstance(fp_rate, (int, float)) or not 0 < fp_rate < 1:  # also refuses NaN
-        raise ParameterError(f"the false-positive rate must be between 0 and 1: {fp_rate!r}")
+        raise ParameterError(f"the false-positive rate must be between 0 and 1, not {fp_rate!r}")
 
 
 def _degenerate(elements: int, fp_rate: float) -> bool:
@@ -207,7 +207,7 @@ class Bip37Filter(BloomBits):
         if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
             raise ParameterError(f"tweak is not a u32: {tweak}")
         if not isinstance(flags, int) or flags not in (0, 1, 2):
-            raise ParameterError(f"flags must be 0 (NONE), 1 (ALL) or 2 (P2PUBKEY_ONLY): {flags}")
+            raise ParameterError(f"flags must be 0 (NONE), 1 (ALL) or 2 (P2PUBKEY_ONLY), not {flags}")
         super().__init__(len(field) * 8, hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
         self._field = field
         self._raw_flags = int(flags)

@@ -197,7 +197,7 @@ def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RAT
     if not isinstance(addresses, int) or not 1 <= addresses <= 1 << 30:
         raise ParameterError(f"addresses must be a whole number from 1 to 2^30, not {addresses!r}")
     if not 0 < fp_rate < 1:
-        raise ParameterError(f"the false-positive rate must be between 0 and 1: {fp_rate!r}")
+        raise ParameterError(f"the false-positive rate must be between 0 and 1, not {fp_rate!r}")
     if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
         raise ParameterError(f"tweak is not a u32: {tweak!r}")
     elements = 2 * addresses + _BITCOINJ_STEP

@@ -36,7 +36,7 @@ class GolombCodedSet:
         if len(key) != 16:
             raise ParameterError(f"a SipHash key must be 16 bytes long, not {len(key)}")
         if not 1 <= m < 1 << 32:
-            raise ParameterError(f"m must be from 1 to 2^32 - 1: {m}")
+            raise ParameterError(f"m must be from 1 to 2^32 - 1, not {m}")
         self.n: int = gcs_check(data, p)
         self._data = data
         self.key: bytes = key

@@ -60,8 +60,8 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     entries = [each for each in found if each.status.counts]
     if not 1 <= len(keychains) <= 2 or any(map(_is_unknown, keychains)):
         raise ParameterError(
-            "a BDK wallet has one keychain or two, each with a descriptor that is not sp(), and these are"
-            f" {len(keychains)}: name them by a label or an account"
+            f"a BDK wallet needs one or two keychains, each with a descriptor other than sp(), not {len(keychains)}:"
+            " select them by label or account"
         )
     frozen = [each.ref for each in labels if each.spendable is False]
     taken = [{*each.used, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
@@ -102,7 +102,7 @@ def _name_of(network: Network) -> str:
         return "SIGNET"
     name = _NETWORKS.get(network.name)
     if name is None:
-        raise ParameterError(f"BDK does not know the network {network.name[:80]!r}: it has {', '.join(_NETWORKS)}")
+        raise ParameterError(f"BDK does not support the network {network.name[:80]!r}, only {', '.join(_NETWORKS)}")
     return name
 
 

@@ -130,7 +130,7 @@ def batch_of(keys: Any, skip: bool) -> BatchPieces | None:
 def _packages_of(keys: object) -> set[str]:
     """Return the packages that define an object's classes.
 
-    They are fully imported: while another thread is still importing a package, there are no objects of it.
+    They are fully imported: while another thread is still importing a package, it has no objects.
     """
     return {str(base.__module__).partition(".")[0] for base in type(keys).__mro__}
 

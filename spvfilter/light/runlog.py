@@ -281,7 +281,7 @@ class RunLog:
             self._last_end = _End(address, cause, was_attempt)
 
     def _check_peers(self, now: Instant) -> None:
-        """Log once if no peer is connected any more, or if no peer was reached."""
+        """Log once when the last peer has gone, or if no peer was reached."""
         end, self._last_end = self._last_end, None
         if end is None or self._has_peers():
             return
@@ -309,7 +309,7 @@ class RunLog:
     # Search
 
     def _check_synced(self, now: Instant) -> None:
-        """Log if no connected peer confirms the tip any more."""
+        """Log if no connected peer confirms the tip any longer."""
         synced, engine = self._synced, self._engine
         if synced is None or engine.status.is_synced(now):
             return

@@ -224,7 +224,7 @@ class BlockTree:
             check_transaction(tx)
             if not is_final(tx, block.height, median_time):
                 raise refused(
-                    tx, "bad-txns-nonfinal", f"lock time {tx.lock_time} is not reached at height {block.height}"
+                    tx, "bad-txns-nonfinal", f"lock time {tx.lock_time} has not been reached at height {block.height}"
                 )
         for tx in others:
             if tx.is_coinbase:

@@ -39,7 +39,7 @@ class TxMempool:
 
     def __init__(self, chain: BlockTree, max_size: int, *, replace_by_fee: bool = True) -> None:
         if max_size < 0:
-            raise ParameterError(f"max_size must not be negative: {max_size}")
+            raise ParameterError(f"max_size must be at least 0, not {max_size}")
         self.size: int = 0  # bytes
         self.fees: dict[bytes, int] = {}  # satoshi by txid
         self._chain = chain
@@ -119,7 +119,7 @@ class TxMempool:
             )
         tip = self._chain.tip
         if not consensus.is_final(tx, tip.height + 1, tip.median_time):
-            raise refused(tx, "non-final", f"lock time {tx.lock_time} is not reached at height {tip.height + 1}")
+            raise refused(tx, "non-final", f"lock time {tx.lock_time} has not been reached at height {tip.height + 1}")
         spenders = {self._spender[outpoint]: outpoint for outpoint in tx.inputs if outpoint in self._spender}
         for other, outpoint in spenders.items():
             if not replace:

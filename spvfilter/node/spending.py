@@ -20,9 +20,9 @@ def inputs_of(coins: Sequence[tuple[OutPoint, UnspentOutput | None]], lock: Lock
     Raises ParameterError if there are no coins, or if a coin is missing or given twice.
     """
     if not coins:
-        raise ParameterError("give at least one coin to spend")
+        raise ParameterError("pass at least one coin to spend")
     if len({coin for coin, _ in coins}) < len(coins):
-        raise ParameterError("a coin is given twice")
+        raise ParameterError("a coin is listed twice")
     locks = {each.script_pubkey: each for each in (*_OPEN, lock)}
     inputs = []
     for coin, found in coins:

@@ -44,7 +44,8 @@ class MinerWallet:
             worth += coin_value
         if worth < value:
             raise ParameterError(
-                f"{value} satoshi needed, {worth} can be spent: mine more blocks, coinbases mature after 100"
+                f"{value} satoshi are needed, but only {worth} can be spent: mine more blocks (coinbases mature after"
+                " 100)"
             )
         return chosen, worth
 

@@ -95,7 +95,7 @@ class ScanReport:
 class Taught:
     """Hits from which outpoints were learned, and a link to the next ones.
 
-    A batch or block keeps the link at which its search began. Hits that no search needs any more are freed.
+    A batch or block keeps the link at which its search began. Hits are freed once no search needs them.
     """
 
     hits: bytes = b""

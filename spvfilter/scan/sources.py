@@ -486,7 +486,7 @@ class BlockFiles(FileBlocks, BlockSource):
                 else:
                     yield Problem(str(file.path), found)
             if nothing:
-                yield Problem(str(file.path), "no block in this file, only zeros")
+                yield Problem(str(file.path), "this file contains no blocks, only zeros")
         except (FormatError, SourceError, OSError) as error:
             if isinstance(error, FileNotFoundError) and _identity(file.path) in self._listed:
                 return  # a node has pruned it since the directory was listed

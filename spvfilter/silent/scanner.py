@@ -154,7 +154,7 @@ class SilentScanner:
         if len(numbers) > most:
             raise ParameterError(f"a scan key can have at most {most:,} labels, not {len(numbers):,}")
         if numbers and not 0 <= numbers[0] <= numbers[-1] < 1 << 32:
-            raise ParameterError("a label is a number from 0 to 4,294,967,295")
+            raise ParameterError("a label must be a number from 0 to 4,294,967,295")
         if len(scan_key) != 32 or len(spend_pubkey) != 33:
             raise ParameterError(
                 f"expected a 32-byte scan key and a compressed 33-byte spend key, got {len(scan_key)} and"
@@ -179,7 +179,9 @@ class SilentScanner:
         return f"<SilentScanner {self.address()} labels={len(self._labels.numbers)}>"
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes, ...]]:
-        raise TypeError("a SilentScanner has a private key, and is not pickled: make it again from its keys")
+        raise TypeError(
+            "a SilentScanner contains a private key, so it cannot be pickled: create it again from its keys"
+        )
 
     @property
     def labels(self) -> Sequence[int]:

@@ -39,7 +39,7 @@ class Column(NamedTuple):
     """Additional SQL constraint, such as PRIMARY KEY."""
 
     def accepting(self) -> Callable[[object], bool]:
-        """Return a function that tells whether the column may contain a value."""
+        """Return a function that checks whether the column may contain a value."""
         kind, low, high, is_optional, choices, _ = self
         if choices:
             return frozenset((*choices, None) if is_optional else choices).__contains__

@@ -248,7 +248,7 @@ class MarkedRows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything that the `with` block writes, or nothing. If this raises, `is_committed` tells which.
+        """Commit everything that the `with` block writes, or nothing. If this raises, `is_committed` says which.
 
         A signal that arrives while waiting for the disk can raise after the commit.
         """

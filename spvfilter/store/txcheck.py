@@ -385,7 +385,7 @@ class _TxCheck:
 
     def _relay(self) -> Iterator[CheckFinding]:
         if self._facts.was_refused(self.tx):
-            message = "peers refused these bytes before: change the transaction, or send it again with force"
+            message = "peers have already refused these bytes: change the transaction, or send it again with force"
             yield CheckFinding(CheckCause.REFUSED_BEFORE, CheckWeight.REFUSED, message, self.tx.txid)
         if self.fee is None:
             unknown = sum(value is None for value in self.values)

@@ -606,7 +606,7 @@ class Books:
             yield from repeat(None, len(told))
 
     def _forget_lost(self, txids: Iterable[bytes]) -> Parts[None]:
-        """Forget the transactions of blocks that match no entry any more, unless unconfirmed ones need them."""
+        """Forget the transactions of blocks that no longer match an entry, unless unconfirmed ones need them."""
         facts = self.facts
         for txid, is_stop in counted(txids):
             if is_stop:

@@ -22,7 +22,7 @@ from spvfilter.watch.match import Match, MatchKind
 
 
 class ForeignEvents:
-    """Tells which events are foreign, and combines foreign events until a step ends.
+    """Recognizes foreign events, and combines them until a step ends.
 
     An event is foreign if it is about somebody else's unconfirmed transaction that has never been in a block. An
     attacker can cause any number of these events, so the database keeps fewer of them than of others. If a match is
@@ -33,7 +33,7 @@ class ForeignEvents:
         """Begin without events.
 
         Args:
-            is_own: Tells by a txid whether this wallet broadcast a transaction.
+            is_own: Says whether this wallet broadcast the transaction with a txid.
             mined: Txids of transactions whose blocks left the best chain.
         """
         self._is_own = is_own

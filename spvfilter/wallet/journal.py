@@ -89,7 +89,7 @@ class Journal:
     def put(self, event: WalletEvent, batch: Batch, *, is_foreign: bool = False) -> Iterator[WalletEvent]:
         """Number an event and yield it. If a block waits for the next event, yield the block's event first.
 
-        `ForeignEvents` tells which events are foreign.
+        `ForeignEvents` recognizes foreign events.
         """
         if not isinstance(event, BlockConnected):
             yield from self.flush(batch)

@@ -30,15 +30,15 @@ def checked_name(name: str) -> str:
     Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
     """
     if not isinstance(name, str):
-        raise ParameterError(f"the name of an account must be text, not {type(name).__name__}")
+        raise ParameterError(f"an account's name must be text, not {type(name).__name__}")
     name = normalized(name)
     if (what := secret_in(name)) is not None:
         raise ParameterError(
-            f"the name of an account contains {what}: choose another name, and keep the key in a safe place"
+            f"the account's name contains {what}: choose another name, and keep the key in a safe place"
         )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
-            f"the name of an account must be 1 to {MAX_NAME} printable characters without spaces around them, not"
+            f"an account's name must be 1 to {MAX_NAME} printable characters, without spaces around them, not"
             f" {name[:80]!r}"
         )
     return name

@@ -6,7 +6,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import ScriptType
 
 DATA_PREFIX, SCRIPT_TYPE = "data-prefix:", "script-type:"
-"""How lines of a watch list with such entries start."""
+"""The prefixes of lines with such entries in a watch list."""
 KINDS = f"{DATA_PREFIX} and {SCRIPT_TYPE} entries"
 _TYPES = {each.name.lower(): each for each in ScriptType}
 

@@ -315,7 +315,9 @@ class _Reading:
                 self._try(number, account, partial(_add_outpoint, self._watch, entry, label))
         if self.is_refused:
             last = max(self._problems)[0]
-            self._problems.append((last + 1, f"after {_MOST_PROBLEMS:,} invalid lines, the other lines were not read"))
+            self._problems.append(
+                (last + 1, f"the rest of the file was not read after {_MOST_PROBLEMS:,} invalid lines")
+            )
         if self._problems:
             raise WatchFileError(self._name, tuple(sorted(self._problems)))
 
@@ -494,7 +496,7 @@ def _add_outpoint(watch: LineSink, entry: str, label: str | None) -> None:
 def _number(text: str) -> int:
     """Return the number of a label of silent payments. Raises ParameterError if the text is malformed."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LABEL_DIGITS):
-        raise ParameterError("expected a whole number N of a label, as in sp-label:N,LABEL and sp-labels:N")
+        raise ParameterError("expected a whole label number N, as in sp-label:N,LABEL and sp-labels:N")
     return int(text)
 
 

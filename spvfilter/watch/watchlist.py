@@ -743,7 +743,7 @@ class WatchList:
                     textfile.add_wallet_file(made, source)
                 elif not isinstance(source, str):
                     raise ParameterError(
-                        f"a source of an account must be text, a Keychain or a path, not {type(source).__name__}"
+                        f"an account's source must be text, a Keychain or a path, not {type(source).__name__}"
                     )
                 elif is_descriptor(source) or keys.is_extended_key(source):
                     made.add_descriptor(source, lookahead=lookahead)

@@ -327,7 +327,7 @@ class Windows:
             return chain.address()
         index = chain.next_index
         if index is None:
-            raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used or revealed")
+            raise ParameterError(f"every address of keychain {chain.name[:80]!r} has been used or revealed")
         if index >= chain.end:  # a payment to an unwatched address would be missed
             raise ParameterError(all_used(chain.name))
         for script in chain.scripts(index):
@@ -377,7 +377,7 @@ class Windows:
             return keychain.to_reveal()
         first, last = keychain.index_to_reveal, min(keychain.size, MAX_REVEALED)
         if first is None:
-            raise ParameterError(f"every address of keychain {keychain.name[:80]!r} was revealed or used")
+            raise ParameterError(f"every address of keychain {keychain.name[:80]!r} has been revealed or used")
         for index in range(first, min(first + _MAX_AHEAD, last)):
             scripts = keychain.scripts(index)
             if not any(self._is_revealed(script) for script in scripts):
@@ -389,7 +389,7 @@ class Windows:
             )
         if index < keychain.end and not all(self.watches(keychain.name, index, script) for script in scripts):
             raise KeychainError(
-                f"keychain {keychain.name[:80]!r}: the script of index {index} has changed: the function must always"
+                f"keychain {keychain.name[:80]!r}: the script at index {index} has changed: the function must always"
                 " return the same script for an index"
             )
         address = next(filter(None, (script_to_address(script, network) for script in scripts)), None)
@@ -527,7 +527,7 @@ class Windows:
 
     @property
     def is_due(self) -> bool:
-        """True if a window must move, because an index of it was used or revealed since the last `move`."""
+        """True if a window must move, because one of its indexes was used or revealed since the last `move`."""
         return bool(self._due)
 
     def ahead(self, margin: int | None = None) -> Ahead:

@@ -134,7 +134,7 @@ class Settings:
         check_int(self.version, 4, "version")
         for name in ("handshake_s", "ping_interval_s", "ping_timeout_s"):
             if not getattr(self, name) > 0:
-                raise ParameterError(f"{name} must be positive: {getattr(self, name)}")
+                raise ParameterError(f"{name} must be positive, not {getattr(self, name)}")
 
 
 @public

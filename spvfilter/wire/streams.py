@@ -140,7 +140,7 @@ class UndecidedStream:
         return None
 
     def send(self, command: str, payload: bytes) -> None:
-        raise AssertionError(f"{command} before the version message of the peer")
+        raise AssertionError(f"{command} before the peer's version message")
 
     def prompt(self) -> None:
         pass

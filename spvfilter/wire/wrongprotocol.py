@@ -7,7 +7,8 @@ from spvfilter.network import NETWORKS
 _SERVERS = (  # the first bytes that a server of another protocol sends, and its name
     (
         (b"HTTP", b"<!DO", b"<!do", b"<htm", b"<HTM", b"GET ", b"POST", b"HEAD", b"PUT "),
-        "an HTTP server, not as a Bitcoin node (Bitcoin Core serves RPC over HTTP on another port than peers)",
+        "an HTTP server, not as a Bitcoin node (Bitcoin Core's RPC, which uses HTTP, has a different port than its"
+        " peers)",
     ),
     ((b"\x15\x03", b"\x16\x03"), "a TLS server, not as a Bitcoin node"),
     ((b"SSH-",), "an SSH server, not as a Bitcoin node"),

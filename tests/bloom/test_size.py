@@ -104,7 +104,7 @@ def test_a_series_has_a_largest_size() -> None:
         ({"capacity": 5.0, "fp_rate": 0.1}, "capacity must be an int"),
         ({"capacity": 5, "bits": 5.5}, "bits must be an int"),
         ({"capacity": 5, "bits": 5, "hash_funcs": 0}, "hash_funcs must be at least 1"),
-        ({"capacity": 5, "fp_rate": 1.0}, "fp_rate must be between 0 and 1"),
+        ({"capacity": 5, "fp_rate": 1.0}, "fp_rate must be above 0 and below 1"),
         ({"fp_rate": 0.5, "bits": 0}, "bits must be at least 1"),
         ({"fp_rate": 1e-9, "bits": 3}, "3 bits with 29 hash functions exceed a rate of 1e-09 with a single key"),
         (

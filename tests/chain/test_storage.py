@@ -125,7 +125,7 @@ def test_a_chain_is_restored_from_adjacent_pieces_only() -> None:
     assert [again.height_of(chain.hash_at(height)) for height in range(21)] == list(range(21))
     assert HeaderChain.restore(REGTEST, []).tip_hash == REGTEST.genesis_hash
     for wrong in (pieces[2:], pieces[:1] + pieces[3:]):
-        with pytest.raises(UnconnectedHeadersError, match="does not follow the one before it"):
+        with pytest.raises(UnconnectedHeadersError, match="does not follow the previous one"):
             HeaderChain.restore(REGTEST, wrong)
     with pytest.raises(FormatError, match="truncated"):
         HeaderChain.restore(REGTEST, [pieces[0], chain.headers(8, 1) + b"\0"])

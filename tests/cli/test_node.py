@@ -103,7 +103,10 @@ def test_commands_are_taken_on_standard_input() -> None:
         ("mine 0", "expected a whole number from 1 to 100000, not 0"),
         ("mine many", "expected a whole number from 1 to 100000"),
         ("reorg 2", "depth must be 1 to 1, the height of the tip, not 2"),
-        (f"pay {ADDRESS} 5", "1005 satoshi needed, 0 can be spent: mine more blocks, coinbases mature after 100"),
+        (
+            f"pay {ADDRESS} 5",
+            "1005 satoshi are needed, but only 0 can be spent: mine more blocks (coinbases mature after 100)",
+        ),
         (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
         ("dance", "unknown command or wrong arguments (try 'help')"),
         ("mine 1 2", "unknown command or wrong arguments (try 'help')"),
@@ -158,7 +161,7 @@ def test_addresses_are_paid_at_start_and_in_each_block() -> None:
     ("argv", "said"),
     [
         (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
-        (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi needed, 0 can be spent"),
+        (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi are needed, but only 0 can be spent"),
         (["--interval", 0], "argument --interval: expected seconds from 0.01 to 86400, not 0"),
         (["--port", 65536], "argument --port: expected a whole number from 0 to 65535"),
         (["--host", "192.0.2.1", "--blocks", 0], "cannot listen on 192.0.2.1 port 0: "),

@@ -58,4 +58,4 @@ def test_a_list_of_another_network_prints_two_lines(run: Any, block_file: Path, 
         f"spvfilter: {watch}: line 1: an address of regtest, not of mainnet: '{address(0)}';"
         " choose its network, or give another address (and 999 more problems of this kind in this file)"
     )
-    assert last == f"spvfilter: {watch}: line 1001: after 1,000 invalid lines, the other lines were not read"
+    assert last == f"spvfilter: {watch}: line 1001: the rest of the file was not read after 1,000 invalid lines"

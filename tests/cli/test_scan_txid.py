@@ -124,8 +124,8 @@ def test_a_damaged_block_is_named_and_gives_exit_code_1(scan: Any, block_file: P
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "no txid in this file"),
-        (b"# only a comment\n", "no txid in this file"),
+        (b"", "this file contains no txids"),
+        (b"# only a comment\n", "this file contains no txids"),
         (b"00" * 32 + b"\n" + b"00" * 31, "line 2: expected a txid, 64 hex digits"),
         (b"\xff" * 32, "line 1: expected a txid, 64 hex digits"),
         (b"0" * 5_000_000, "line 1: expected a txid, 64 hex digits"),

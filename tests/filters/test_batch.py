@@ -197,7 +197,7 @@ def test_a_wrong_block_hash_is_refused(jobs: int) -> None:
 
 def test_arguments_are_checked_immediately() -> None:
     watch = WatchList()
-    with pytest.raises(ParameterError, match="jobs must be at least 1: 0"):
+    with pytest.raises(ParameterError, match="jobs must be at least 1, not 0"):
         match_filters([], watch, jobs=0)
     watch.add_data(b"data")
     with pytest.raises(InexpressibleError):

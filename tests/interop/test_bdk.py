@@ -197,7 +197,7 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
         watch = watching()
         watch.add_keychain("own", lambda index: b"\x00\x14" + index.to_bytes(20, "little"))
         async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
-            with pytest.raises(ParameterError, match="these are 3: name them by a label or an account"):
+            with pytest.raises(ParameterError, match="not 3: select them by label or account"):
                 await bdk_wallet(client)
             with pytest.raises(ParameterError, match="each with a descriptor"):
                 await bdk_wallet(client, "own")
@@ -210,5 +210,5 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
 def test_a_network_that_bdk_does_not_know_is_an_error() -> None:
     """Its wallet was one of the signet, whose addresses look different."""
     assert [_name_of(each) for each in (MAINNET, SIGNET, Network.signet("51"))] == ["BITCOIN", "SIGNET", "SIGNET"]
-    with pytest.raises(ParameterError, match="BDK does not know the network 'liquid'"):
+    with pytest.raises(ParameterError, match="BDK does not support the network 'liquid'"):
         _name_of(replace(REGTEST, name="liquid"))

@@ -427,5 +427,5 @@ async def test_a_descriptor_without_a_range_gives_its_address_once(tmp_path: Pat
         node.regtest.mine(101)
         async with client_of(node, "compact", tmp_path / "w.db", watch) as client:
             assert await client.reveal_address("donations") == ADDRESSES[3]
-            with pytest.raises(ParameterError, match=r"every address of keychain 'addr\(.* was revealed or used"):
+            with pytest.raises(ParameterError, match=r"every address of keychain 'addr\(.* has been revealed or used"):
                 await client.reveal_address("donations")

@@ -63,7 +63,7 @@ def test_mined_blocks_follow_each_other_by_real_proof_of_work() -> None:
 def test_coinbases_mature_after_100_blocks_and_pay() -> None:
     made = regtest(99)
     assert made.balance == 0
-    with pytest.raises(ParameterError, match="51000 satoshi needed, 0 can be spent"):
+    with pytest.raises(ParameterError, match="51000 satoshi are needed, but only 0 can be spent"):
         made.pay(TxOut(50_000, SCRIPT))
     made.mine()
     assert made.balance == subsidy(1)

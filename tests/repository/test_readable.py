@@ -94,7 +94,7 @@ def test_other_values_are_no_hash(value: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "00" * 31, "00" * 33, "zz" * 32, " " + "0" * 63])
 def test_other_texts_are_no_hash(text: str) -> None:
-    with pytest.raises(ParameterError, match=r"a hash is 64 hex digits; these \d+ characters are not"):
+    with pytest.raises(ParameterError, match=r"a hash must be 64 hex digits, but these \d+ characters are not"):
         hash_of(text, "txid")
 
 

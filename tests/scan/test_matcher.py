@@ -58,7 +58,7 @@ async def test_a_matcher_needs_a_watch_list_and_a_thread() -> None:
     with pytest.raises(errors.ParameterError, match="the watch list is empty"):
         Matcher(WatchList())
     for jobs in (0, -1):
-        with pytest.raises(errors.ParameterError, match=f"jobs must be at least 1: {jobs}"):
+        with pytest.raises(errors.ParameterError, match=f"jobs must be at least 1, not {jobs}"):
             Matcher(mine(), jobs=jobs)
 
 

@@ -108,7 +108,7 @@ def test_name_in_use_and_unknown_name_change_nothing(tmp_path: Path) -> None:
     [
         ("UPDATE accounts SET totals = X'31203020302030' WHERE name = 'bob'", "totals differ from the sums"),
         ("UPDATE accounts SET totals = X'78' WHERE name = 'bob'", "cannot be read"),
-        ("UPDATE accounts SET name = ' ' WHERE name = 'bob'", "name of an account"),
+        ("UPDATE accounts SET name = ' ' WHERE name = 'bob'", "account's name"),
         ("DELETE FROM accounts WHERE name = 'bob'", "is missing"),
     ],
 )

@@ -121,7 +121,7 @@ def test_sources_of_another_account_are_refused() -> None:
 @pytest.mark.parametrize("name", ["", " bob", "a\nb", "x" * 256, "a\ud800", 5, None])
 def test_invalid_names_are_refused(name: object) -> None:
     watch = WatchList(REGTEST)
-    with pytest.raises(ParameterError, match="name of an account"):
+    with pytest.raises(ParameterError, match="account's name"):
         watch.add_account(name, address(1, 0))  # type: ignore[arg-type]
     assert (watch.accounts, len(watch)) == ((), 0)
 
@@ -131,7 +131,7 @@ def test_private_key_is_no_name_and_is_not_quoted(name: str) -> None:
     watch = WatchList(REGTEST)
     watch.add_account("alice", address(1, 0))
     for change in (partial(watch.add_account, name, address(1, 1)), partial(watch.rename_account, "alice", name)):
-        with pytest.raises(ParameterError, match="name of an account contains") as caught:
+        with pytest.raises(ParameterError, match="account's name contains") as caught:
             change()
         assert name[:20] not in str(caught.value)
     assert watch.accounts == ("alice",)
@@ -168,7 +168,7 @@ def test_accounts_are_renamed_and_keep_their_entries() -> None:
         watch.rename_account("robert", "alice")
     with pytest.raises(UnknownAccountError, match="no account 'bob'"):
         watch.rename_account("bob", "x")
-    with pytest.raises(ParameterError, match="name of an account"):
+    with pytest.raises(ParameterError, match="account's name"):
         watch.rename_account("alice", " ")
 
 
@@ -234,7 +234,7 @@ def test_section_of_a_text_file_adopts_and_refuses_lines(tmp_path: Path) -> None
     watch = WatchList.load(path, REGTEST)
     assert [owner_of(watch, script(1, index)) for index in range(3)] == ["bob", "bob", None]
     path.write_text(f"account:a\n{address(1, 0)}\naccount:b\n{address(1, 0)}\naccount:\x07\n", encoding="utf-8")
-    with pytest.raises(WatchFileError, match=r"line 4: .*belongs to account 'a'.*line 5: the name of an account"):
+    with pytest.raises(WatchFileError, match=r"line 4: .*belongs to account 'a'.*line 5: an account's name"):
         WatchList.load(path, REGTEST)
 
 

@@ -183,7 +183,7 @@ def test_a_descriptor_without_a_wildcard_has_one_index() -> None:
     script = bytes.fromhex(scripts(f"wpkh({KEY})")[0])
     watch.match_tx(build.tx([TxIn(bytes(32), 0)], [TxOut(1, script)]))
     assert chain.next_index is None
-    with pytest.raises(ParameterError, match=r"every address of keychain .* was used"):
+    with pytest.raises(ParameterError, match=r"every address of keychain .* has been used"):
         watch.next_address()
 
 
@@ -500,17 +500,17 @@ CAUSES = [
     (f"pkh([deadbeef/0h/]{KEY})", "character 18: an empty step of a path"),
     (f"pkh([deadbef/0h]{KEY})", "character 6: the fingerprint of the key origin has 7 hex digits"),
     (f"pkh([deadbeeef/0h]{KEY})", "character 6: the fingerprint of the key origin has 9 hex digits"),
-    (f"pkh([deadbeef/0f]{KEY})", "character 15: a step of a path is a number, with h after it if it is hardened"),
-    (f"pkh([deadbeef/-0]{KEY})", "character 15: a step of a path is a number"),
-    (f"pkh({XPUB}/2147483648)", "the step 2147483648 of a path is above 2147483647"),
-    (f"pkh({XPUB}/1aa)", "a step of a path is a number"),
+    (f"pkh([deadbeef/0f]{KEY})", "character 15: each step of a path must be a number, followed by h if it is hardened"),
+    (f"pkh([deadbeef/-0]{KEY})", "character 15: each step of a path must be a number"),
+    (f"pkh({XPUB}/2147483648)", "step 2147483648 of a path is above 2147483647"),
+    (f"pkh({XPUB}/1aa)", "each step of a path must be a number"),
     (f"pkh([aaaaaaaa][aaaaaaaa]{KEY})", "character 15: a second key origin"),
     (f"pkh(aaaaaaaa]{KEY})", "character 5: ']' without '[' before it"),
     (f"pkh([gaaaaaaa]{KEY})", "character 6: the fingerprint of the key origin is not hex"),
     ("pkh([deadbeef])", "character 15: no key after the key origin"),
     (f"pkh([deadbeef/<0;1>]{XPUB})", "a key origin has no wildcard and no multipath"),
     # BIP-389: invalid multipaths
-    (f"pkh({XPUB}/0>/*)", "a step of a path is a number"),
+    (f"pkh({XPUB}/0>/*)", "each step of a path must be a number"),
     (f"pkh({XPUB}/<0/*)", "the multipath is not closed"),
     (f"pkh({XPUB}/<>/*)", "expected a multipath of two or more numbers"),
     # texts that wallets and people write
@@ -554,7 +554,7 @@ CAUSES = [
     (f"tr({KEY},sortedmulti(1,{KEY}))", "sortedmulti() in a leaf of tr(): write sortedmulti_a()"),
     (f"wsh(and_v(v:sortedmulti(1,{KEY}),1))", "sortedmulti() within another script"),
     (f"wsh(multi_a(1,{KEY}))", "multi_a() in wsh(): write multi()"),
-    (f"wsh(multi(0,{KEY}))", "character 11: multi() must need at least 1 signature"),
+    (f"wsh(multi(0,{KEY}))", "character 11: multi() must require at least 1 signature"),
     (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() needs 3 signatures, but has only 2 keys"),
     (f"wsh(multi({KEY}))", "expected multi(NUMBER,KEY,…)"),
     (f"wsh(thresh(3,pk({KEY})))", "thresh() needs 3 of 1 scripts"),

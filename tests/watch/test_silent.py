@@ -393,10 +393,10 @@ def test_lines_of_labels_follow_their_descriptor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("sp-label:x,Bob", "a whole number N"),
+        ("sp-label:x,Bob", "a whole label number N"),
         ("sp-label:4294967296", "from 0 to 4,294,967,295"),
-        ("sp-label:-1", "a whole number N"),
-        ("sp-labels:x", "a whole number N"),
+        ("sp-label:-1", "a whole label number N"),
+        ("sp-labels:x", "a whole label number N"),
         ("sp-labels:100001", "up to number 100,000, not 100001"),
         ("sp-output:00:00", "not 2 parts"),
         ("sp-output:00:00:1", "P2TR script of 34 bytes"),

@@ -111,7 +111,7 @@ BAD = [
     (f"outpoint:{TXID}", "not 2 parts"),
     (f"outpoint:{TXID}:7:", "not 4 parts"),
     (f"outpoint:{TXID}:7:1:51:", "not 6 parts"),
-    (f"outpoint:{TXID}:-1", "an outpoint is TXID:INDEX"),
+    (f"outpoint:{TXID}:-1", "an outpoint must be TXID:INDEX"),
     (f"outpoint:{TXID}:4294967296", "an output index must be from 0 to 4294967295"),
     (f"outpoint:{TXID[2:]}:7", "64 hex digits"),
     (f"outpoint:{TXID}:7:-5:", "the value of an outpoint must be a whole number"),
@@ -351,7 +351,7 @@ def test_blank_lines_are_skipped_together(blank: bytes) -> None:
 
 def test_compressed_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textfile, "MAX_UNPACKED", 1_000_000)
-    with pytest.raises(WatchFileError, match="more than 1,000,000 bytes after decompression"):
+    with pytest.raises(WatchFileError, match="exceeds 1,000,000 bytes when decompressed"):
         textfile.read_into(WatchList(), io.BytesIO(gzip.compress(b"\n" * 1_000_001)), "list")
     textfile.read_into(WatchList(), io.BytesIO(gzip.compress(b"\n" * 1_000_000)), "list")
     textfile.read_into(WatchList(), io.BytesIO(b"\n" * 1_000_001), "list")

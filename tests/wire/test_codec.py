@@ -161,8 +161,8 @@ def test_four_bytes_identify_a_foreign_magic() -> None:
         (b"abcd", "magic 61626364, expected fabfb5da of regtest"),
         (
             b"GET ",
-            "answered as an HTTP server, not as a Bitcoin node (Bitcoin Core serves RPC over HTTP on another port than"
-            " peers): magic 47455420, expected fabfb5da of regtest",
+            "answered as an HTTP server, not as a Bitcoin node (Bitcoin Core's RPC, which uses HTTP, has a"
+            " different port than its peers): magic 47455420, expected fabfb5da of regtest",
         ),
         (b"HTTP/1.1 400 Bad Request\r\n", "answered as an HTTP server, not as a Bitcoin node"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "answered as a TLS server, not as a Bitcoin node: magic 15030100, exp"),

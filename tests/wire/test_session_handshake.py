@@ -245,9 +245,9 @@ def test_no_message_is_sent_before_the_handshake_ends() -> None:
         ({"user_agent": b"x" * 257}, "user agent: at most 256"),
         ({"start_height": 1 << 31}, "start height is not an i32"),
         ({"version": 1 << 31}, "version is not an i32"),
-        ({"handshake_s": 0}, "handshake_s must be positive: 0"),
-        ({"ping_interval_s": float("nan")}, "ping_interval_s must be positive: nan"),
-        ({"ping_timeout_s": -1}, "ping_timeout_s must be positive: -1"),
+        ({"handshake_s": 0}, "handshake_s must be positive, not 0"),
+        ({"ping_interval_s": float("nan")}, "ping_interval_s must be positive, not nan"),
+        ({"ping_timeout_s": -1}, "ping_timeout_s must be positive, not -1"),
     ],
 )
 def test_settings_without_a_valid_version_message_are_refused(settings: dict[str, object], message: str) -> None:

@@ -29,7 +29,7 @@ class SparkHash:
 
     def __post_init__(self) -> None:
         if self.version not in (1, 2):
-            raise ParameterError(f"version must be 1 or 2: {self.version!r}")
+            raise ParameterError(f"version must be 1 or 2, not {self.version!r}")
         if not isinstance(self.seed, int) or not _LEAST <= self.seed <= _MOST:
             raise ParameterError(f"seed is not an i32: {self.seed!r}")
         if self.version == 1 and self.seed:

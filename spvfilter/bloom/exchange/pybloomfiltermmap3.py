@@ -63,7 +63,9 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
     if size != _STRUCTURE:
         raise FormatError(f"a structure of {size} bytes, expected {_STRUCTURE}", offset=17, field="structure")
     if version != _VERSION:
-        raise FormatError(f"version {version}, only {_VERSION} is supported", offset=1077, field="version")
+        raise FormatError(
+            f"unsupported version {version} (only version {_VERSION} is supported)", offset=1077, field="version"
+        )
     if not 1 <= functions <= _MAX_SEEDS:
         raise FormatError(f"{functions} hash functions, expected 1 to {_MAX_SEEDS}", offset=37, field="hash_funcs")
     if bits < 1 or not 0 < rate < 1 or not 1 <= capacity <= MAX_COUNT:

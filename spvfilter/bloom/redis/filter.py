@@ -588,5 +588,5 @@ def milliseconds(seconds: float | None) -> int:
     if seconds is None:
         return -1
     if not 0 < seconds <= _MAX_EXPIRE:
-        raise ParameterError(f"expire must be above 0 and at most {_MAX_EXPIRE} seconds: {seconds}")
+        raise ParameterError(f"expire must be above 0 and at most {_MAX_EXPIRE} seconds, not {seconds}")
     return max(1, round(seconds * 1000))

@@ -98,7 +98,7 @@ class RedisLayout:
 
     def __init__(self, name: str, shape: BitlessFilter, shard_size: int, stem: bytes = b"bits") -> None:
         if not isinstance(shard_size, int) or not 1 <= shard_size <= MAX_SHARD_SIZE:
-            raise ParameterError(f"shard_size must be from 1 to {MAX_SHARD_SIZE} bytes: {shard_size!r}")
+            raise ParameterError(f"shard_size must be from 1 to {MAX_SHARD_SIZE} bytes, not {shard_size!r}")
         self.name = name
         self.shape = shape
         self.shard_size = shard_size

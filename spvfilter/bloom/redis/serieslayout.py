@@ -102,7 +102,7 @@ class SeriesLayout:
         while len(self.slices) < count:
             number = len(self.slices)
             if number == MAX_SLICES:
-                raise CapacityError(f"{self.name!r} has {MAX_SLICES} slices, and there can be no more")
+                raise CapacityError(f"{self.name!r} already has the maximum of {MAX_SLICES} slices")
             shape = BitlessFilter(*self.plan.shape(number), buffer=b"", hashing=self.hashing, encode=self._encode)
             if -(-shape.header().body_size // self.shard_size) + sum(each.shards for each in self.slices) > MAX_SHARDS:
                 raise CapacityError(

@@ -85,7 +85,7 @@ def read_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
             raise ParameterError(f"--from {args.make} does not take --{option}: leave it out")
     needed = _NEEDED.get(args.make)
     if needed is not None and getattr(args, needed) is None:
-        raise ParameterError(f"a file of {args.make} does not say its {needed}: give --{needed}, see --help")
+        raise ParameterError(f"a file of {args.make} does not state its {needed}: give --{needed}, see --help")
     try:
         made = _parsed(args, _read(args.foreign))
     except FormatError as error:

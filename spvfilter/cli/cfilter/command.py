@@ -67,8 +67,8 @@ def configure(parser: Parser) -> None:
         "--dask",
         metavar="tcp://HOST:PORT",
         help=(
-            "build them from rev*.dat on the workers of a Dask cluster, given its scheduler; the workers see BLOCKS"
-            " under the same paths"
+            "build them from rev*.dat on the workers of the Dask cluster with this scheduler; each worker must see"
+            " BLOCKS under the same paths"
         ),
     )
     build.add_argument(

@@ -58,7 +58,7 @@ def read_txids(path: str) -> frozenset[bytes]:
         except SourceError as error:
             raise SourceError(f"{name}: {error}") from None
     if not found:
-        raise ParameterError(f"{name}: no txid in this file")
+        raise ParameterError(f"{name}: this file contains no txids")
     return found
 
 

@@ -121,7 +121,7 @@ def _pieces(kind: Layout, rows: int, offsets: bytes | None, data: bytes) -> list
 
 
 def _shown(kind: Layout, value: bytes | int | bool, *, is_csv: bool) -> bytes:
-    """Return a value as a line shows it."""
+    """Format a value for a line."""
     if not isinstance(value, bytes):
         return str(value).lower().encode()
     text = value if kind is Layout.TEXT else value.hex().encode()

@@ -1,7 +1,7 @@
 """Requests for filtered blocks to one peer, in flights, and checks of its answers (BIP-37).
 
 A flight is a getdata of many blocks and a ping behind it. The pong means that the peer has answered the whole getdata,
-so a missing block does not come any more. The answers must come in the order of the request. The peer's filter grows
+so a missing block will not come later. The answers must come in the order of the request. The peer's filter grows
 with each match, so another order would mean another filter for each block.
 """
 
@@ -108,7 +108,7 @@ class BloomLink:
             self._of_another.update(tx_hashes)
 
     def not_found(self, tx_hash: bytes) -> None:
-        """The peer does not have an announced transaction any more."""
+        """The peer no longer has an announced transaction."""
         if tx_hash in self.unanswered:
             self.unanswered.discard(tx_hash)
             self._of_another.discard(tx_hash)
@@ -245,7 +245,7 @@ class BloomLink:
         return missing
 
     def _close(self) -> None:
-        """Finish the last merkleblock: none of its transactions can come any more."""
+        """Finish the last merkleblock: no more of its transactions can come."""
         current, self._open = self._open, None
         if current is None:
             return

@@ -639,7 +639,7 @@ class Broadcaster:
         return OLD_CORE_SHARE if version is not None and version < _SEQUENCES else 1.0
 
     def _is_independent(self, own: OwnTx) -> bool:
-        """Return True if a peer accepts a transaction at once or never, since no relative of it is unconfirmed."""
+        """Return True if a peer accepts a transaction now or never, because none of its relatives is unconfirmed."""
         spent = dict.fromkeys(outpoint[:32] for outpoint in own.tx.inputs)
         return not self._owns.has_child(own) and all(map(self._books.is_confirmed, spent))
 

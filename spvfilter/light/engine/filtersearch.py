@@ -280,7 +280,7 @@ class FilterSearch:
         part.filters = part.filters or answer.result()
 
     def _judge(self) -> None:
-        """Search the filters of the next blocks for silent payments, if a source tells the tweaks of the blocks."""
+        """Search the filters of the next blocks for silent payments, if a source supplies the blocks' tweaks."""
         cursor, last = self._context.books.cursor, self._context.books.cursor + self._silent.ahead
         self._silent.forget_to(cursor)
         for part in self._parts:
@@ -295,7 +295,7 @@ class FilterSearch:
     def _candidates(self, part: _Part) -> Sequence[int]:
         """Heights of the part's blocks that are fetched whole, ascending.
 
-        Their filters match, or are disputed. If a source tells which outputs blocks spend, they are all blocks.
+        Their filters match, or are disputed. If a source says which outputs blocks spend, they are all blocks.
         """
         if self._silent.reads_all:
             return range(part.first, part.last + 1)

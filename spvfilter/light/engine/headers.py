@@ -65,8 +65,8 @@ class PeerHeaders:
     at all, and Core in its initial block download does not answer either. A pong without headers before it means the
     same as an empty message.
 
-    A peer may send headers that were not requested. If they bring nothing new, the next getheaders waits for the pong
-    of the one before. The client then sends at most one getheaders for each round trip.
+    A peer may send headers that were not requested. If they bring nothing new, the next getheaders waits for the
+    previous one's pong. The client then sends at most one getheaders for each round trip.
     """
 
     def __init__(self, context: Context, moved: Callable[[Update], None]) -> None:

@@ -31,7 +31,7 @@ class PeerTimeouts:
     stall_s: float = 2.0
     """Silence after a request before another peer that could answer is also asked."""
     answer_s: float = 30.0
-    """Time for an answer in parts, before other peers are also asked and nothing waits for it any more (our choice)."""
+    """Time for an answer in parts, before other peers are asked too and nothing waits for it (our choice)."""
     retry_s: float = 1.0
     """Pause before a peer is tried again. It doubles with each failure, up to `max_retry_s` (our choice)."""
     max_retry_s: float = 300.0

@@ -249,7 +249,7 @@ class OwnTxs:
         yield from (self._all[child] for child in self._children.get(txid, ()))
 
     def has_child(self, own: OwnTx) -> bool:
-        """Return True if one of them spends an output of a transaction."""
+        """Return True if one of the transactions spends an output of `own`."""
         return own.tx.txid in self._children
 
     def descendants(self, owns: Iterable[OwnTx]) -> dict[bytes, OwnTx]:

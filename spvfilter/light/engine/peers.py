@@ -512,7 +512,7 @@ class PeerPool:
             self._remove(peer, error, now)
 
     def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
-        """End a connection. After a proven lie, the peer's address is banned for a day; otherwise, there is a pause."""
+        """End a connection. The peer's address is banned for a day after a proven lie, and paused otherwise."""
         if self.has(peer):
             self._out.drop(peer.number, error)
             self._remove(peer, error, now)

@@ -1,4 +1,4 @@
-"""Reveals: hands out addresses of keychains, each only once, and stores that before answering.
+"""Reveals: hands out each address of a keychain only once, and stores that it has before answering.
 
 A revealed address is always watched: if its window must grow, the growth is stored before the revealed index.
 """

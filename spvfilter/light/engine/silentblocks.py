@@ -214,7 +214,7 @@ class SilentBlocks:
         raise NotImplementedError
 
     def _about(self, block: SilentBlock) -> str:
-        """Say what the source tells about a block."""
+        """Name what the source supplies for a block."""
         return f"outputs that block {block.height} spends"
 
     def _failed(self, block: SilentBlock, error: Exception) -> None:

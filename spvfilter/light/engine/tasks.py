@@ -99,7 +99,7 @@ class Wait(Generic[T]):
 
 
 class First(Wait[None]):
-    """Waits until one of several has come. `is_done` of each of them shows which."""
+    """Waits until one of several waits is over. The `is_done` of each shows which."""
 
     __slots__ = ("waits",)
 
@@ -109,7 +109,7 @@ class First(Wait[None]):
         """The Waits of which the first one counts."""
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call a function when one of them comes, or now if one already has."""
+        """Call a function when one of the waits is over, or now if one already is."""
         for wait in () if self.is_awaited else self.waits:
             if not self.is_done:
                 wait.then(self._one_came)

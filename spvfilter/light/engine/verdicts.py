@@ -196,7 +196,7 @@ class Verdicts:
             self._blocks.forget(case.block_hash, case.block.set)
 
     def _is_block_lost(self, case: Case) -> bool:
-        """True if the block will not come any more.
+        """True if the block can no longer come.
 
         The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
         `2 * reply_s` in total, since peers may offer the block and not send it.

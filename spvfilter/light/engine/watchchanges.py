@@ -65,7 +65,7 @@ class WatchChanges:
     ) -> None:
         """`changed` is called when the watch list has changed or blocks are to be searched again.
 
-        Its argument tells which entries were removed; it is None if none was.
+        Its argument says which entries were removed; it is None if none were.
         """
         self._context = context
         self._coverage = coverage

@@ -146,7 +146,7 @@ class LazyDescriptor(WindowSource):
                 (self._parsed,) = parse_descriptor(self.text, self.network, is_stored=True)
             except DescriptorError as error:
                 raise KeychainError(
-                    f"the script of index {index} is needed now, but cannot be derived: {error}"
+                    f"the script at index {index} is needed now, but cannot be derived: {error}"
                 ) from error
         return self._parsed
 

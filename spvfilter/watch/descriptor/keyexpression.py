@@ -165,10 +165,10 @@ def number_of_step(step: str, at: int) -> int:
     if found is None:
         if not step:
             raise fault(at, "an empty step of a path: there is one '/' too many")
-        raise fault(at, "a step of a path is a number, with h after it if it is hardened")
+        raise fault(at, "each step of a path must be a number, followed by h if it is hardened")
     number = int(found[1])
     if number >= _HARDENED:
-        raise fault(at, f"the step {number} of a path is above 2147483647, the largest number of BIP-32")
+        raise fault(at, f"step {number} of a path is above 2147483647, the largest number that BIP-32 allows")
     return number + _HARDENED if found[2] else number
 
 
@@ -192,7 +192,7 @@ def _plain(at: int, text: str, purpose: KeyPlace, reading: Reading) -> Key:
     try:
         parent = wally().bip32_key_from_base58(name)
     except ValueError:
-        raise fault(at, f"the extended key {name[:4]}… has no valid public key: copy it again") from None
+        raise fault(at, f"the extended key {name[:4]}… does not contain a valid public key: copy it again") from None
     reading.has_extended = True
     steps, is_ranged = _path(path, at + len(name) + 1, f"{name[:4]}…") if slash else ((), False)
     if (depth := raw[4] + len(steps) + is_ranged) > _MAX_KEY_DEPTH:

@@ -742,7 +742,7 @@ def read_multi(
     if count > most:
         raise fault(at, f"{name}() takes at most {most} keys here, not {count}")
     if not needed:
-        raise fault(arguments[0].at, f"{name}() must need at least 1 signature, not 0")
+        raise fault(arguments[0].at, f"{name}() must require at least 1 signature, not 0")
     if needed > count:
         raise fault(arguments[0].at, f"{name}() needs {needed} signatures, but has only {count} keys")
     return needed, tuple(read_key(argument, purpose, reading) for argument in arguments[1:])

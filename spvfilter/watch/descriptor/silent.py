@@ -236,7 +236,7 @@ def _wally() -> Any:
 
 
 def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin | None]:
-    """Return the public spend key that is the second of two keys, and its origin. Raises DescriptorError."""
+    """Return the public spend key of sp(SCAN,SPEND), and its origin. Raises DescriptorError."""
     _wally()
     if expression.arguments is None:
         at, text, stated = _atom(expression)

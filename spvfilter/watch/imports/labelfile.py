@@ -18,7 +18,7 @@ from spvfilter.watch.imports.privatekeys import is_private, warning_of
 from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, label_in
 
 LABELS = "BIP-329"
-"""How messages name the kind of such files."""
+"""The name of these files in messages."""
 _MOST_BEFORE = 20
 """Number of lines of which one must be a label, so that a file counts as one of labels (our choice)."""
 _MOST_NAMED = 20
