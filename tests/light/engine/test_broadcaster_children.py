@@ -12,12 +12,14 @@ from simulation.connection import Connection
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
+from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
+from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Message
 from spvfilter.wire.session import Session
 from support.locks import LOCKS, STRANGER, build_tx
-from support.sending import MODES, Hoards, answer, send, spend, steps, synced
+from support.sending import MODES, Hoards, answer, send, spend, status, steps, synced
 from support.stage import Stage, stage
 
 
@@ -43,10 +45,10 @@ class KeepsUnasked(Keeps):
         return _IgnoresInv(view, session, self)
 
 
-def child_of(raw: bytes, index: int = 0) -> bytes:
+def child_of(raw: bytes, index: int = 0, payee: Lock = STRANGER) -> bytes:
     """A transaction of somebody else that spends an output."""
     tx = Transaction.parse(raw)
-    return build_tx([LOCKS[0].spends(OutPoint(tx.txid, index), tx.outputs[0].value)], [STRANGER.pays(1_000)])
+    return build_tx([LOCKS[0].spends(OutPoint(tx.txid, index), tx.outputs[0].value)], [payee.pays(1_000)])
 
 
 def announce(world: Stage, number: int, raw: bytes) -> None:
@@ -133,3 +135,24 @@ def test_a_peer_without_a_request_must_serve_the_parent(
         announce(world, 0, child_of(raw))
         assert isinstance(answer(world, txid), Broadcast)
         assert {step for _, step in steps(world, txid)} == {BroadcastStep.ECHOED}
+
+
+@MODES
+@pytest.mark.parametrize("payee", [STRANGER, LOCKS[1]], ids=["stranger", "wallet"])
+def test_a_child_proves_the_parent_after_a_restart(mode: Mode, payee: Lock, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Keeps, Keeps) as world:
+        synced(world)
+        raw = spend(world)
+        txid = send(world, raw=raw)
+        world.pass_time(17)  # both have it
+        announce(world, 0, child_of(raw, payee=payee))
+        assert isinstance(answer(world, txid), Broadcast)
+        world.kill()
+        world.told.clear()
+        world.pass_time(25)  # both get it again
+        assert {step for _, step in steps(world, txid)} == {BroadcastStep.SENT}
+        announce(world, 0, child_of(raw, payee=payee))
+        world.pass_time(60)
+        refused = [peer for peer, step in steps(world, txid) if step is BroadcastStep.REFUSED]
+        assert refused == world.nodes[1].addresses
+        assert status(world, txid) is TxStatus.PENDING
