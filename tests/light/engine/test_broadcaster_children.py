@@ -9,16 +9,20 @@ import pytest
 
 from simulation.behaviours.relay import _GivenResponder
 from simulation.connection import Connection
+from spvfilter.address import script_to_address
+from spvfilter.light.engine.requests import AddAccount, RemoveAccount, Request, SearchStart
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
+from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
-from spvfilter.node.scripts import Lock
+from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
+from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Message
 from spvfilter.wire.session import Session
-from support.locks import LOCKS, STRANGER, build_tx
+from support.locks import LOCKS, STRANGER, build_tx, key
 from support.sending import MODES, Hoards, answer, send, spend, status, steps, synced
 from support.stage import Stage, stage
 
@@ -60,6 +64,14 @@ def announce(world: Stage, number: int, raw: bytes) -> None:
         end.responder.send_inv([InvItem(InvType.WTX, Transaction.parse(raw).wtxid)])
         end.work()
     world.pass_time(1)
+
+
+def ask(world: Stage, request: Request) -> None:
+    """Let the user ask for a change."""
+    assert world.process is not None
+    token = len(world.wishes.waiting) + 1
+    world.wishes.waiting[token] = request
+    world.process.ask(token, request)
 
 
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
@@ -156,3 +168,33 @@ def test_a_child_proves_the_parent_after_a_restart(mode: Mode, payee: Lock, tmp_
         refused = [peer for peer, step in steps(world, txid) if step is BroadcastStep.REFUSED]
         assert refused == world.nodes[1].addresses
         assert status(world, txid) is TxStatus.PENDING
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_child_that_pays_an_account_proves_the_parent(
+    mode: Mode, restarts: bool, is_removed: bool, tmp_path: Path
+) -> None:
+    shop = p2wpkh(key(55))
+    with stage(tmp_path, mode, Keeps, Keeps) as world:
+        synced(world)
+        account = WatchList.of_account("shop", [str(script_to_address(shop.script_pubkey, REGTEST))], REGTEST)
+        ask(world, AddAccount(account, SearchStart(0)))
+        world.pass_time(30)
+        raw = spend(world)
+        txid = send(world, raw=raw)
+        world.pass_time(17)  # both have it
+        if is_removed:
+            ask(world, RemoveAccount("shop"))
+        if restarts:
+            world.pass_time(1)
+            world.kill()
+            world.pass_time(25)  # both get it again
+        announce(world, 0, child_of(raw, payee=shop))
+        world.pass_time(60)
+        refused = [peer for peer, step in steps(world, txid) if step is BroadcastStep.REFUSED]
+        assert refused == world.nodes[1].addresses
+        assert status(world, txid) is TxStatus.PENDING
+        assert world.process is not None
+        assert ("shop" in world.process.engine.books.watch.accounts) is not is_removed
