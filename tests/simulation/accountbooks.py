@@ -18,6 +18,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted
 from spvfilter.wallet.journal import decode
 from spvfilter.watch.match import Completeness
+from support.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.accounts import Accounts
@@ -143,7 +144,7 @@ def _check_owners(store: Store, accounts: Accounts, owned: Mapping[str, Account]
     if len(numbers) < len(owned):
         raise Violation("true", f"the database has an account under two names: {list(owned)}")
     found: dict[bytes, str | None] = {}
-    for script, name in store._db.execute(query):
+    for script, name in sqlite_of(store).execute(query):
         owner = accounts.owner(script)
         there = None if owner is None else numbers.get(owner.number)
         is_alone = accounts.has(script)

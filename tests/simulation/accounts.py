@@ -42,6 +42,7 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.locks import STRANGER, build_tx
+from support.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.host import Process
@@ -337,7 +338,9 @@ class Accounts:
     def _check_revealed(self, process: Process, when: str) -> None:
         """True: every revealed address of an account of the wallet is watched, and is in the database."""
         present = set(process.watch.accounts)
-        stored = {script for (script,) in process.disk.store._db.execute("SELECT value FROM watch WHERE kind = 0")}
+        stored = {
+            script for (script,) in sqlite_of(process.disk.store).execute("SELECT value FROM watch WHERE kind = 0")
+        }
         for account in self.all:
             if account.name in present and account.name == account.planned:
                 for script, index in account.given.items():

@@ -10,6 +10,7 @@ from simulation.violation import Violation
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import Transaction
 from support.ledger import check_ledger
+from support.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -105,7 +106,7 @@ def check_verdicts(store: Store) -> None:
 
 def check_nets(store: Store) -> None:
     """True: the history states the net effect of a transaction even if it is not canonical."""
-    watched = {script for (script,) in store._db.execute("SELECT value FROM watch WHERE kind = 0")}
+    watched = {script for (script,) in sqlite_of(store).execute("SELECT value FROM watch WHERE kind = 0")}
     history = store.views.history(limit=None)
     ours = {entry.txid for entry in history}
     for entry in history:

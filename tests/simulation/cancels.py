@@ -29,6 +29,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 from support.ledger import check_ledger
 from support.lightworld import FAST, START, World, check_events, where
+from support.storesqlite import sqlite_of
 
 _LONGEST_S = 60.0  # of one life on the real clock
 _RUNS = 3
@@ -141,7 +142,7 @@ class _User:
             check_events(store)
         except AssertionError as error:
             raise Violation("cancels", f"after cancelled calls the database contradicts itself: {error}") from error
-        rows = dict(store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
+        rows = dict(sqlite_of(store).execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
         matched = {found.hit.script for found in store.matches()}
         for script, entry in self.entries.items():
             if (script in rows) not in entry.is_watched:

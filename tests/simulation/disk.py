@@ -22,6 +22,7 @@ from spvfilter.network import REGTEST, Network
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx
 from spvfilter.store.store import Store
+from support.storesqlite import sqlite_of
 
 SLOWEST_S = 0.2
 _CHECKED = 6  # a comparison after that many groups of commits
@@ -31,7 +32,7 @@ _NO_LIMIT = 0xFFFFFFFE  # pages, SQLite's largest
 def open_store(path: Path, secret: bytes, network: Network = REGTEST) -> Store:
     """Open or create the wallet's database, without fsync: only the process is killed here, never the machine."""
     store = Store.open(path, network)
-    store._db.execute("PRAGMA synchronous = OFF")
+    sqlite_of(store).execute("PRAGMA synchronous = OFF")
     if store.tip < 0:
         with store._rows.transaction():
             store._rows.set_meta("secret", secret)  # the only thing that the database draws by lot
@@ -44,9 +45,9 @@ class Shadow:
     def __init__(self, store: Store, path: Path) -> None:
         path.unlink(missing_ok=True)
         with closing(sqlite3.connect(path)) as target:
-            store._db.backup(target)
+            sqlite_of(store).backup(target)
         self._store = Store.open(path, store.network)
-        self._store._db.execute("PRAGMA synchronous = OFF")
+        sqlite_of(self._store).execute("PRAGMA synchronous = OFF")
         self._store._ids = list(store._ids)
         self._groups = 0  # of several commits
 
@@ -60,8 +61,8 @@ class Shadow:
 
     def check(self, store: Store) -> None:
         """True: both databases have the same rows. Raises Violation."""
-        for (table,) in store._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
-            grouped, single = (set(each._db.execute(f"SELECT * FROM {table}")) for each in (store, self._store))
+        for (table,) in sqlite_of(store).execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            grouped, single = (set(sqlite_of(each).execute(f"SELECT * FROM {table}")) for each in (store, self._store))
             if grouped != single:
                 row = min(grouped ^ single, key=repr)
                 raise Violation("true", f"the table {table} depends on how commits are grouped: {row!r}")
@@ -111,7 +112,7 @@ class DiskQueue:
 
     def unconfirmed(self) -> Mapping[bytes, StoredTx]:
         """The database's unconfirmed transactions, which are read again only if a row of it has changed."""
-        changes = self.store._db.total_changes
+        changes = sqlite_of(self.store).total_changes
         if self._unconfirmed[0] != changes:
             found = self.store.transactions(self.store.tip)
             listed = {txid: each for txid, each in found.items() if each.is_listed and each.status.is_open}
@@ -146,7 +147,7 @@ class DiskQueue:
 
     def set_full(self, is_full: bool) -> None:
         """Whether the file may grow from now on."""
-        db = self.store._db
+        db = sqlite_of(self.store)
         pages = db.execute("PRAGMA page_count").fetchone()[0] if is_full else _NO_LIMIT
         db.execute(f"PRAGMA max_page_count = {pages}")
 

@@ -30,6 +30,7 @@ from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import MatchKind
 from support.locks import LOCKS
+from support.storesqlite import sqlite_of
 
 _FLOOD_S = 450.0
 _SETTLE_S = 300.0
@@ -241,7 +242,7 @@ def _check(world: World, path: Path) -> None:
     process = world.process
     if process is None:
         return
-    limits, db = process.options.pending, process.disk.store._db
+    limits, db = process.options.pending, sqlite_of(process.disk.store)
     (matches,) = db.execute("SELECT count(*) FROM matches WHERE block IS NULL").fetchone()
     (number, size) = db.execute(
         "SELECT count(*), coalesce(sum(length(raw)), 0) FROM transactions WHERE status != 'confirmed'"

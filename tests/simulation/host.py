@@ -72,6 +72,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Cause, Received, Settings
 from spvfilter.wire.messages.table import GetAddr, Inv, Message, Tx
 from spvfilter.wire.transport import V2Policy
+from support.storesqlite import sqlite_of
 
 CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3
@@ -209,7 +210,7 @@ class Process:
     def ranges_stored(self, scripts: Iterable[bytes]) -> dict[bytes, Ranges]:
         """The block ranges that the database says were searched for each script. A script that it lacks has none."""
         store = self.disk.store
-        rows = dict(store._db.execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
+        rows = dict(sqlite_of(store).execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
         return _ranges_of(store.searched_blocks, {script: rows.get(script, 0) for script in scripts})
 
     @property

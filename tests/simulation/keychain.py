@@ -12,6 +12,7 @@ from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.locks import key
+from support.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.host import Process
@@ -60,7 +61,7 @@ class Keychain:
         if stored.window < self.window:
             raise Violation("true", f"the window in the database shrank from {self.window} to {stored.window}")
         self.window = stored.window
-        rows = dict(process.disk.store._db.execute("SELECT id, value FROM watch"))
+        rows = dict(sqlite_of(process.disk.store).execute("SELECT id, value FROM watch"))
         for index, ids in enumerate(stored.rows()):
             if [rows.get(row) for row in ids] != [script_at(index)]:
                 raise Violation("true", f"the database has another script for index {index}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from simulation.accountscripts import Account
 from simulation.wishes import Wishes
+from support.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -45,7 +46,7 @@ class Copy:
             return None
         store = world.process.disk.store
         with closing(sqlite3.connect(path)) as target:
-            store._db.backup(target)
+            sqlite_of(store).backup(target)
         if world.keychain is not None:
             world.keychain.check_kept(world.process)
         window = 0 if world.keychain is None else world.keychain.window

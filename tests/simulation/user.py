@@ -18,6 +18,7 @@ from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.refusals import check_abandon
 from spvfilter.wire.messages.table import Inv, Message, Tx
+from support.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.host import Process
@@ -242,7 +243,9 @@ class User:
         for txid in self._given_up:
             self._check_ended(process, txid)
         stored = dict(
-            process.disk.store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),))
+            sqlite_of(process.disk.store).execute(
+                "SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)
+            )
         )
         for script, given in wishes.labels.items():
             keychain = self._world.keychain  # keychains of accounts have no label

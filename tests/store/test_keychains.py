@@ -38,6 +38,7 @@ from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import remark, unchecked
 from support.keychains import script_at
+from support.storesqlite import sqlite_of
 from support.vectors import effort
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
@@ -127,7 +128,8 @@ def test_a_wider_window_is_kept_and_a_narrower_one_searched(tmp_path: Path) -> N
         store.attach(narrower := wallet(lookahead=GAP_LIMIT))
         assert (store.cursor, facts(narrower)) == (0, [("mine", "savings", GAP_LIMIT, 50, [15], 0)])
         assert [
-            row[2:4] for row in store._db.execute("SELECT keychain, first, entry, indexes FROM runs ORDER BY first")
+            row[2:4]
+            for row in sqlite_of(store).execute("SELECT keychain, first, entry, indexes FROM runs ORDER BY first")
         ] == [
             (1, 36),
             (37, 14),
@@ -308,8 +310,8 @@ def test_a_full_disk_stores_a_window_move_completely_or_not(room: int, tmp_path:
     joined(path, wallet())
     with Store.open(path, REGTEST) as store:
         store.attach(watch := wallet())
-        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
-        store._db.execute(f"PRAGMA max_page_count = {pages + room}")
+        (pages,) = sqlite_of(store).execute("PRAGMA page_count").fetchone()
+        sqlite_of(store).execute(f"PRAGMA max_page_count = {pages + room}")
         end = 20
         with pytest.raises(StoreFullError):
             while True:

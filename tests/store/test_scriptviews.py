@@ -18,6 +18,7 @@ from spvfilter.store.store import Store
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.storesqlite import sqlite_of
 
 OURS, FOREIGN = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 BRANCH = bytes(range(64))
@@ -145,7 +146,7 @@ def test_a_transaction_shows_its_status_and_its_txid(ledger: Ledger) -> None:
 def test_branch_is_removed_with_its_transaction(ledger: Ledger) -> None:
     found = ledger.put(paying(90), 2, branch=BRANCH)
     ledger.store.commit(Batch(fork=1))
-    assert ledger.store._db.execute("SELECT count(*) FROM branches").fetchone() == (0,)
+    assert sqlite_of(ledger.store).execute("SELECT count(*) FROM branches").fetchone() == (0,)
     assert ledger.store.views.proof(found) is None
 
 

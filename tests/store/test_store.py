@@ -40,6 +40,7 @@ from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, tx
 from support.forgery import forge
+from support.storesqlite import sqlite_of
 from support.vectors import effort
 
 PACKAGE = Path(spvfilter.__file__).parent
@@ -278,8 +279,8 @@ def test_a_folder_without_write_access_is_refused_by_cause(
 def test_a_full_disk_undoes_only_the_failed_batch(room: int, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
-        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
-        store._db.execute(f"PRAGMA max_page_count = {pages + room}")
+        (pages,) = sqlite_of(store).execute("PRAGMA page_count").fetchone()
+        sqlite_of(store).execute(f"PRAGMA max_page_count = {pages + room}")
         whole = everything(store)
         with pytest.raises(StoreFullError, match="full"):
             for number in range(10_000):
@@ -292,7 +293,7 @@ def test_a_full_disk_undoes_only_the_failed_batch(room: int, tmp_path: Path) -> 
                     )
                 )
         assert everything(store) == whole
-        store._db.execute("PRAGMA max_page_count = 1000000")
+        sqlite_of(store).execute("PRAGMA max_page_count = 1000000")
         store.commit(Batch(cursor=5))
         assert store.cursor == 5
     with Store.open(path, REGTEST) as store:

@@ -15,6 +15,7 @@ from spvfilter.store.ledger import StoredMatch, TxStatus
 from spvfilter.store.store import Store
 from spvfilter.store.views import Balance, HistoryEntry
 from spvfilter.transaction import Transaction
+from support.storesqlite import sqlite_of
 
 _mark = sqlite.mark
 
@@ -32,7 +33,7 @@ def mark(table: str, row: Sequence[object]) -> int:
 def owners(store: Store) -> dict[int, str]:
     """The account of each entry of the attached watch list, by the number of the entry."""
     query = "SELECT watch.id, accounts.name FROM watch JOIN accounts ON accounts.id = watch.account"
-    named = dict(store._db.execute(query))
+    named = dict(sqlite_of(store).execute(query))
     return {at: named[row] for at, row in enumerate(store.ids) if row in named}
 
 

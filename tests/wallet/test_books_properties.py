@@ -30,6 +30,7 @@ from spvfilter.watch.match import MatchKind
 from support.build import TxOut, coinbase, txid
 from support.facts import Facts, naive_statuses
 from support.stores import opened
+from support.storesqlite import sqlite_of
 from support.vectors import effort, first_of
 from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
 
@@ -38,7 +39,7 @@ TABLES = ("transactions", "matches", "unspent", "tx_labels", "coins", "watch")
 
 
 def rows(store: Store) -> dict[str, list[tuple[object, ...]]]:
-    return {table: sorted(store._db.execute(f"SELECT * FROM {table}"), key=repr) for table in TABLES}
+    return {table: sorted(sqlite_of(store).execute(f"SELECT * FROM {table}"), key=repr) for table in TABLES}
 
 
 class Life(Wallet):

@@ -21,6 +21,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
 from support.stores import opened
+from support.storesqlite import sqlite_of
 
 READ = "import sys\nfrom spvfilter import WalletStore\n"
 READ += "with WalletStore.open(sys.argv[1]) as w: print(w.network, w.tip(), w.balance().confirmed)"
@@ -259,7 +260,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         ledger.store._rows.set_meta("network", bytes(32))
     with pytest.raises(StoreCorruptError, match="unknown network"):
         WalletStore.open(path)
-    ledger.store._db.execute("PRAGMA user_version = 3")
+    sqlite_of(ledger.store).execute("PRAGMA user_version = 3")
     with pytest.raises(StoreForeignError, match=r"version 3 \(.* --rebuild"):
         WalletStore.open(path)
     ledger.store.close()
