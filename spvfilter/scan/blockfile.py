@@ -125,7 +125,9 @@ class BlockFile:
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
             if size > 2 * MAX_BLOCK_SIZE + 2:
-                raise SourceError(f"{size} bytes of hex are more than one block of {MAX_BLOCK_SIZE} bytes")
+                raise SourceError(
+                    f"{size} bytes of hex are too long for a block, which has at most {MAX_BLOCK_SIZE} bytes"
+                )
             self.is_hex = True
             raw = _from_hex(file.at(0, size))
             self._check_network(raw, network)

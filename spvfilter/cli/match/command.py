@@ -72,7 +72,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--filter",
         metavar="FILTER",
-        help="a filterload in hex, or a file of one, in a form that spvfilter filterload prints; - is standard input",
+        help="a filterload payload in hex, or a file in any format that spvfilter filterload prints; - is standard"
+        " input",
     )
     add_network(parser)
     of_node = parser.add_argument_group("mempool of a node", "These options need http://HOST:PORT or https://….")
