@@ -261,7 +261,7 @@ class Keychain:
             return []
         if self._known and self._derived(self._end - 1) != self._known:
             raise KeychainError(
-                f"{self._shown}: the script of index {self._end - 1} has changed: the function must always return the"
+                f"{self._shown}: the script at index {self._end - 1} has changed: the function must always return the"
                 " same script for an index"
             )
         new = derived if derived is not None and len(derived) == len(missing) else self._window(missing)

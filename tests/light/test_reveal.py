@@ -415,7 +415,7 @@ async def test_a_changed_function_gives_no_address_that_is_not_watched(tmp_path:
         async with client_of(node, "compact", tmp_path / "w.db", watch) as client:
             assert await client.reveal_address() == ADDRESSES[0]
             shift = 500
-            with pytest.raises(KeychainError, match="the script of index 1 has changed"):
+            with pytest.raises(KeychainError, match="the script at index 1 has changed"):
                 await client.reveal_address()
 
 

@@ -238,7 +238,7 @@ def test_heights_that_no_worker_has_are_named(
             assert plan.missing == ((111, 120), (201, 350))
             plan = await plan_on_workers(client, [HERE], REGTEST, span=BlockSpan(from_height=105, to_height=390))
             assert plan.missing == ((111, 120), (201, 350), (381, 390))
-            with pytest.raises(SourceError, match="none of 220 blocks is in the range"):
+            with pytest.raises(SourceError, match="none of the 220 blocks is in the range"):
                 await plan_on_workers(client, HERE, REGTEST, span=BlockSpan(from_height=390))
 
     asyncio.run(plans())

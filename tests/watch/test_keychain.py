@@ -212,7 +212,7 @@ def test_a_function_that_changes_its_mind_later_is_noticed() -> None:
     watch = WatchList(REGTEST)
     watch.add_keychain("mine", lambda index: script_at(index + shift), lookahead=GAP_LIMIT)
     shift = 1
-    with pytest.raises(KeychainError, match="the script of index 19 has changed"):
+    with pytest.raises(KeychainError, match="the script at index 19 has changed"):
         watch.match_tx(pays(10))
     shift = 0
     assert len(watch.match_tx(pays(10))) == 1
