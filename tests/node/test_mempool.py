@@ -216,5 +216,5 @@ def test_the_mempool_never_exceeds_its_size() -> None:
     assert refusal(made, spend(coinbase(made, 2))) == "mempool full"
     made.mine()
     made.submit_tx(spend(coinbase(made, 2)))
-    with pytest.raises(ParameterError, match="must not be negative: -1"):
+    with pytest.raises(ParameterError, match="must be at least 0, not -1"):
         Regtest(max_mempool=-1)

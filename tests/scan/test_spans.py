@@ -47,7 +47,7 @@ def test_ranges_that_meet_have_each_block_once(
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ParameterError, match="a range from time 5 to 4 contains no blocks"):
         BlockSpan(from_time=5, to_time=4)
-    with pytest.raises(ParameterError, match="to_time must not be negative: -1"):
+    with pytest.raises(ParameterError, match="to_time must be at least 0, not -1"):
         BlockSpan(to_time=-1)
     assert str(BlockSpan(1, 2, 3, 4)) == "from height 1 to height 2 from time 3 to time 4"
     assert (BlockSpan(to_height=7).last_height, BlockSpan(to_height=7, to_time=9).last_height) == (7, None)
