@@ -183,8 +183,8 @@ def test_custom_signet_is_found_by_its_name(challenge: str) -> None:
 @pytest.mark.parametrize(
     ("challenge", "message"),
     [
-        ("", "has 0 bytes, expected 1 to 10000"),
-        ("00" * 10_001, "has 10001 bytes, expected 1 to 10000"),
+        ("", "must be 1 to 10000 bytes long, not 0"),
+        ("00" * 10_001, "must be 1 to 10000 bytes long, not 10001"),
         ("5", "must be hex digits, two for each byte"),
         ("xy", "must be hex digits, two for each byte"),
     ],

@@ -69,7 +69,7 @@ def test_genesis_block_below_another_magic_names_magic_and_option(
         (tmp_path / "xor.dat").write_bytes(key)
     ran = run("scan", tmp_path / name, *ON_SIGNET, "--network", "signet")
     assert ran.code == 2
-    assert "the genesis block of signet has the magic 61626364 here, not 0a03cf40" in ran.err
+    assert "the genesis block of signet has the magic 61626364 here instead of 0a03cf40" in ran.err
     assert "--signet-challenge" in ran.err
     assert "XORed" not in ran.err
 
@@ -86,7 +86,7 @@ def test_default_signet_is_not_a_custom_one(run: Any, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--signet-challenge", "5"], "hex digits, two for each byte"),
-        (["--signet-challenge", ""], "has 0 bytes, expected 1 to 10000"),
+        (["--signet-challenge", ""], "must be 1 to 10000 bytes long, not 0"),
         (["--network", "regtest", "--signet-challenge", "51"], "regtest and signet:51 are different networks"),
         (["--signet-challenge", "51", "--network", "mainnet"], "mainnet and signet:51 are different networks"),
         (["--signet-challenge", "51", "--signet-challenge", "52"], "signet:51 and signet:52 are different networks"),

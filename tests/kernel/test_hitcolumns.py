@@ -82,7 +82,7 @@ def test_columns_have_the_cells_of_the_lines(kernel: Callable[[], Kernel], seed:
     lines = b"".join(
         kernel().hit_lines(packed, 0, *quoted, block, height, time, *MAINNET) for block, height, time, packed in blocks
     )
-    rows = list(csv.reader(io.StringIO(lines.decode(), newline="")))
+    rows = [[*row[:4], *row[5:]] for row in csv.reader(io.StringIO(lines.decode(), newline=""))]  # without time_utc
     start, most = rng.randrange(len(rows) + 2), rng.choice((0, 1, 65, 2**40))
     columns = kernel().hit_columns(iter(blocks), start, most, binary, *plain, *MAINNET)
     cells = [cells_of(column, number, binary) for number, column in enumerate(columns)]

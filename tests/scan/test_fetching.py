@@ -304,7 +304,7 @@ async def test_oversized_answers_are_refused(core: CoreNode) -> None:
         core.faults.append(
             lambda request: response(200, bytes(MAX_BLOCK_SIZE + 1), BINARY) if "/rest/block/" in request.path else None
         )
-        with pytest.raises(NodeAnswerError, match="more than 4,000,000 bytes"):
+        with pytest.raises(NodeAnswerError, match="exceeds 4,000,000 bytes"):
             await found_by(Matcher(watched()), NodeBlocks(node, ahead=2))
 
 

@@ -46,7 +46,7 @@ async def rows_and_problems(tmp_path: Path, *blocks: list[bytes]) -> list[tuple[
     scan = PartScan(tmp_path / "out", Plan.of(BlockFiles(tmp_path), REGTEST), watch)
     path = await scan_parts(scan)
     lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
-    in_parts = [",".join((each[0], each[2], each[4], each[5], each[8])) for each in lines]
+    in_parts = [",".join((each[0], each[2], each[5], each[6], each[9])) for each in lines]
     return [(rows, list(map(str, matcher.report.problems))), (in_parts, scan.report.summary.problems)]
 
 

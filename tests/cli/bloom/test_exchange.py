@@ -147,7 +147,7 @@ def test_grown_filter_of_redisbloom_is_refused(run: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from", "guava"], "a file of guava does not say its funnel: give --funnel"),
+        (["--from", "guava"], "a file of guava does not state its funnel: give --funnel"),
         (["--from", "guava", "--funnel", "unencodedChars"], "cannot hold the charset UTF-16"),
         (["--from", "guava", "--funnel", "string", "--charset", "latin-1"], "cannot hold the charset latin-1"),
         (["--from", "guava", "--release", "3"], "does not take --release"),

@@ -113,7 +113,7 @@ def test_number_and_size_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for txid in (too_large, too_many):
             refused = answer(world, txid)
             assert isinstance(refused, ParameterError)
-            assert "at most 3 transactions of others" in str(refused)
+            assert "at most 3 transactions from others" in str(refused)
         for txid in (large, third, again):
             assert isinstance(answer(world, txid), Broadcast)
         heavy = send(world, foreign(6, MAX_STANDARD_TX_WEIGHT // 4))
@@ -141,7 +141,7 @@ def test_one_guest_fills_half_of_the_room(
             assert [isinstance(answer(world, txid), Broadcast) for txid in txids] == [True] * raws + [False]
             refused = answer(world, txids[-1])
             assert isinstance(refused, ParameterError)
-            assert f"transactions of {guest} are relayed" in str(refused)
+            assert f"transactions from {guest} are relayed" in str(refused)
         assert kept(world) == 2 * raws
         third = send(world, foreign(99), guest="10.0.0.3")
         world.pass_time(10)
