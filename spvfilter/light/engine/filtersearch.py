@@ -98,7 +98,7 @@ class FilterSearch:
         self.scripts: FilterScripts = FilterScripts(context.books)
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
-        self._raws: dict[int, bytes] = {}  # candidates of the best chain that have come, by height
+        self._raws: dict[bytes, tuple[int, bytes]] = {}  # height and bytes of candidates that have come, by hash
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters
         self._large: Task[None] | None = None  # records a large block
         context.pool.on_gone(self._gone)
@@ -113,7 +113,7 @@ class FilterSearch:
         while self._parts and self._parts[-1].last > height:
             self._end(self._parts.pop())
         self._next = self._parts[-1].last + 1 if self._parts else 0
-        self._raws = {each: raw for each, raw in self._raws.items() if each <= height}
+        self._raws = {each: came for each, came in self._raws.items() if came[0] <= height}
         self._blocks.disconnect_to(height)
         self._silent.forget_above(height)
 
@@ -159,7 +159,7 @@ class FilterSearch:
         cursor = self._context.books.cursor
         while self._parts and self._parts[0].last <= cursor:
             self._end(self._parts.popleft())
-        self._raws = {each: raw for each, raw in self._raws.items() if each > cursor}
+        self._raws = {each: came for each, came in self._raws.items() if came[0] > cursor}
         if self._parts and not self._parts[0].first <= cursor + 1:  # the cursor was moved back
             self._drop_parts()
         self._fill()
@@ -320,13 +320,13 @@ class FilterSearch:
                 if ahead > _AHEAD:
                     return
                 block_hash = part.hashes[height - part.first]
-                if height not in self._raws and not self._blocks.is_wanted(block_hash):
+                if block_hash not in self._raws and not self._blocks.is_wanted(block_hash):
                     self._blocks.want(height, block_hash, partial(self._block_came, height, block_hash))
 
     def _block_came(self, height: int, block_hash: bytes, raw: bytes) -> None:
         if not self._parts:
             return  # blocks are now searched by BIP-37
-        self._raws[height] = raw
+        self._raws[block_hash] = height, raw
         if self._silent.is_needed:
             self._silent.want(height, block_hash, raw)
         self._context.changed()
@@ -370,7 +370,7 @@ class FilterSearch:
                 )
                 continue
             block_hash = part.hashes[height - part.first]
-            raw = self._raws.get(height)
+            _, raw = self._raws.get(block_hash, (height, None))
             if raw is None or (self._silent.is_needed and not self._silent.settle(height, block_hash, raw)):
                 return False
             time = int.from_bytes(raw[68:72], "little")
@@ -417,7 +417,7 @@ class FilterSearch:
     def _connecting(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
         events = yield from self._context.books.connect_in_parts(block, hits)
         yield from self._context.out.emit_in_parts(events)
-        self._raws.pop(block.height, None)
+        self._raws.pop(block.hash, None)
         self._silent.forget(block.hash)
         for hit in hits:
             self.scripts.add(hit.script)

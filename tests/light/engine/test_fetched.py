@@ -1,4 +1,4 @@
-"""Whole blocks in compact mode: none is requested twice, whatever the user does meanwhile."""
+"""In compact mode, no block is requested twice, even if the watch list changes."""
 
 from __future__ import annotations
 
