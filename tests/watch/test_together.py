@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from spvfilter.errors import KeychainError
+from spvfilter.kernel import child_keys
 from spvfilter.network import REGTEST
 from spvfilter.watch.descriptor import keyexpression
 from spvfilter.watch.descriptor.descriptor import LazyDescriptor, parse_descriptor
@@ -68,3 +69,18 @@ def test_index_without_a_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=COUNT)
     watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=50)
     assert len(watch) == 50
+
+
+@pytest.mark.native
+def test_wrong_keys_of_the_kernel_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(parent: bytes, tweaks: bytes) -> bytes:
+        keys = bytearray(child_keys(parent, tweaks))
+        keys[-1] ^= 1
+        return bytes(keys)
+
+    (descriptor,) = parse_descriptor(f"wpkh({KEY}/0/*)", REGTEST)
+    alone = {script for index in range(COUNT) for script in descriptor.scripts(index)}
+    monkeypatch.setattr(keyexpression, "child_keys", wrong)
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=COUNT)
+    assert {watch.table.entry(number)[1] for number in range(len(watch))} == alone

@@ -345,6 +345,8 @@ def _children_at(parent: Any, indexes: Sequence[int], flags: int) -> list[bytes]
     tweaks = b"".join(hmac.digest(chain_code, key + index.to_bytes(4, "big"), "sha512")[:32] for index in indexes)
     keys = child_keys(key, tweaks)
     found = [keys[at : at + len(key)] for at in range(0, len(keys), len(key))]
+    if found[-1] != bytes(public_key(library.bip32_key_from_parent(parent, indexes[-1], flags))):
+        raise ValueError("the kernel and libwally derive different keys")
     if bytes(len(key)) in found:
         raise ValueError("an extended key lacks one of these children")
     return found
