@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from itertools import takewhile
 from types import FunctionType
 from typing import Any
-
-import pytest
 
 from spvfilter.bloom import BloomFilter
 from spvfilter.errors import (
@@ -27,6 +26,7 @@ from spvfilter.primitives import compact_size
 from spvfilter.wire.messages import Version, parse_message
 from support.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, own
 from support.raising import Raising, says, sourced
+from support.rules import assert_none
 
 RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
 IMPOSSIBLE = {  # members that cannot raise an error which their source seems to raise, and the reason
@@ -60,31 +60,45 @@ def doc_of(room: str, name: str, value: Any, member: str) -> str:
     )
 
 
-@pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
-def test_a_public_name_has_a_docstring(room: str, name: str, value: Any) -> None:
+def undescribed(name: str, value: Any) -> Iterator[str]:
+    """The name itself, or members of it, that have no docstring that starts with a sentence."""
     text = value.__doc__ or ""
-    assert is_summed_up(text)
-    assert not text.startswith(f"{name}(")  # the docstring that dataclass generates
+    if not is_summed_up(text) or text.startswith(f"{name}("):  # the docstring that dataclass generates
+        yield name
     if inspect.isclass(value):
-        assert "__doc__" in vars(value)
-        said = {
-            member: inspect.getdoc(getattr(value, member)) for member, _ in members(value) if member not in CONSTRUCTORS
-        }
-        assert not [member for member, doc in {**said, name: text}.items() if not is_summed_up(doc or "")]
+        if "__doc__" not in vars(value):
+            yield f"{name} (inherits its docstring)"
+        for member, _ in members(value):
+            if member not in CONSTRUCTORS and not is_summed_up(inspect.getdoc(getattr(value, member)) or ""):
+                yield f"{name}.{member}"
 
 
-@pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
-def test_a_docstring_names_the_errors(room: str, name: str, value: Any) -> None:
-    unsaid = {}
+def test_a_public_name_and_its_members_have_docstrings() -> None:
+    assert_none(f"{room}: {place}" for room, name, value in own() for place in undescribed(name, value))
+
+    class Undescribed(list[int]):
+        def found(self) -> None: ...
+
+    assert [*undescribed("function", lambda: None)] == ["function"]
+    Undescribed.found.__module__ = Undescribed.__module__ = "spvfilter.example"
+    assert "Undescribed.found" in [*undescribed("Undescribed", Undescribed)]
+
+
+def unsaid(room: str, name: str, value: Any) -> Iterator[str]:
+    """Errors that a function, or a member of a class, raises and its docstring does not name."""
     if isinstance(value, FunctionType):
-        unsaid[name] = [error for error in RAISING.by(value) if not says(str(value.__doc__), error)]
+        yield from (error.__name__ for error in RAISING.by(value) if not says(str(value.__doc__), error))
     elif inspect.isclass(value):
         for member, found in members(value):
             function, owner = sourced(found, value)
             if isinstance(function, FunctionType) and (f"{room}.{name}", member) not in IMPOSSIBLE:
                 doc = doc_of(room, name, value, member)
-                unsaid[member] = [error for error in RAISING.by(function, owner) if not says(doc, error)]
-    assert not {member: errors for member, errors in unsaid.items() if errors}
+                raised = [error for error in RAISING.by(function, owner) if not says(doc, error)]
+                yield from (f"{error.__name__} of {member}" for error in raised)
+
+
+def test_a_docstring_names_the_errors() -> None:
+    assert_none(f"{room}.{name}: {error}" for room, name, value in own() for error in unsaid(room, name, value))
 
 
 def test_the_errors_that_leave_a_function_are_seen() -> None:

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
-import spvfilter
 from support.installed import ROOT
+from support.rules import PACKAGE, assert_none
 
-PACKAGE = Path(spvfilter.__file__).parent
 EDGES = (PACKAGE / "electrum", PACKAGE / "interop", PACKAGE / "cli", ROOT / "examples")
 BEHIND = ("light", "store", "wallet")
 """Packages with facts about a wallet. Other packages hold tools."""
@@ -65,11 +62,16 @@ def private_attributes(tree: ast.Module) -> Iterator[str]:
     yield from (each.attr for each in found if each.attr not in defined and not each.attr.startswith("__"))
 
 
-@pytest.mark.parametrize("path", files(), ids=named)
-def test_edges_use_public_names(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert [*private_imports(tree)] == []
-    assert {*private_attributes(tree)} <= OTHERS.keys()
+def test_edges_use_public_names() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files()}
+    assert_none(f"{named(path)} imports {name}" for path, tree in trees.items() for name in private_imports(tree))
+    assert_none(
+        f"{named(path)} uses {name}"
+        for path, tree in trees.items()
+        for name in {*private_attributes(tree)} - OTHERS.keys()
+    )
+    wrong = ast.parse("from spvfilter.store import Store, Gaps\nstore._rows")
+    assert ([*private_imports(wrong)], [*private_attributes(wrong)]) == (["Gaps"], ["_rows"])
 
 
 def test_the_edges_are_found() -> None:

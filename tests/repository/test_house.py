@@ -14,10 +14,8 @@ from sysconfig import get_path
 
 import pytest
 
-import spvfilter
 from support.installed import ROOT
-
-PACKAGE = Path(spvfilter.__file__).parent
+from support.rules import PACKAGE, assert_none, modules, nodes, tree
 
 # Higher floors may import lower ones. Rooms of one floor never import each other, except on the ground floor, which has
 # the order below.
@@ -78,23 +76,6 @@ CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version", "_pyinstaller")  # the package itself, and the hook that freezes it, import nothing else
 
 
-@cache
-def modules() -> list[str]:
-    """Dotted names within the package. "__init__" is the package itself."""
-    return sorted(".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py"))
-
-
-@cache
-def tree(module: str) -> ast.Module:
-    return ast.parse((PACKAGE / Path(*module.split("."))).with_suffix(".py").read_text(encoding="utf-8"))
-
-
-@cache
-def nodes(module: str) -> list[ast.AST]:
-    """All nodes of a module's syntax tree."""
-    return list(ast.walk(tree(module)))
-
-
 def room(module: str) -> str:
     top = module.split(".")[0]
     return {"__main__": "cli"}.get(top, top)
@@ -128,15 +109,27 @@ def test_every_module_lives_in_a_room() -> None:
     assert {room(module) for module in modules()} - FLOOR_OF.keys() == set(DOOR)
 
 
-@pytest.mark.parametrize("module", [module for module in modules() if module not in DOOR])
-def test_imports_point_down_only(module: str) -> None:
-    here = room(module)
-    for entered in rooms_entered(module) - {here}:
-        if here in GROUND and entered in GROUND:
-            assert GROUND.index(entered) < GROUND.index(here), f"{module} imports {entered}"
-        else:
-            assert FLOOR_OF[entered] < FLOOR_OF[here], f"{module} imports {entered}"
-            assert entered not in APART.get(here, ()), f"{module} imports {entered}"
+def may_import(here: str, entered: str) -> bool:
+    if here in GROUND and entered in GROUND:
+        return GROUND.index(entered) < GROUND.index(here)
+    return FLOOR_OF[entered] < FLOOR_OF[here] and entered not in APART.get(here, ())
+
+
+def test_imports_point_down_only() -> None:
+    pairs = [
+        (module, room(module), entered)
+        for module in modules()
+        if module not in DOOR
+        for entered in rooms_entered(module)
+    ]
+    assert_none(
+        f"{module} imports {entered}"
+        for module, here, entered in pairs
+        if entered != here and not may_import(here, entered)
+    )
+    assert may_import("wallet", "store")
+    assert not may_import("store", "wallet")  # up
+    assert not may_import("scan", "p2p")  # apart
 
 
 def imported_modules(module: str) -> set[str]:
@@ -203,71 +196,71 @@ def test_imports_of_real_modules_are_found() -> None:
     )
 
 
-@pytest.mark.parametrize("module", modules())
-def test_no_module_loads_keys_or_sets_a_global_network(module: str) -> None:
-    for name in imports(module):
-        assert not name.startswith(("bitcoin.wallet", "bitcoin.core.key", "bitcoin.SelectParams", "bitcoin.params"))
-    names = {node.id for node in nodes(module) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in nodes(module) if isinstance(node, ast.Attribute)}
-    assert "SelectParams" not in names
+def importing(names: tuple[str, ...], importers: list[str]) -> list[str]:
+    """Imports of these modules, or of names in them."""
+    found = [(module, name) for module in importers for name in imports(module)]
+    return [
+        f"{module} imports {name}"
+        for module, name in found
+        if f"{name}.".startswith(tuple(f"{each}." for each in names))
+    ]
 
 
-@pytest.mark.parametrize(
-    "module", [module for module in modules() if module.startswith(SILENT) or not f"{module}.".startswith(AWAITING)]
-)
-def test_only_named_rooms_open_sockets_or_await(module: str) -> None:
-    assert not {name.split(".")[0] for name in imports(module)} & {
-        "socket",
-        "asyncio",
-        "ssl",
-        "selectors",
-        "http",
-        "urllib",
-    }
-    kinds = (
-        (ast.AsyncFor, ast.AsyncWith) if module.startswith(SILENT) else (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor)
-    )
-    assert not [node for node in nodes(module) if isinstance(node, kinds)]
+def test_no_module_loads_keys_or_sets_a_global_network() -> None:
+    assert_none(importing(("bitcoin.wallet", "bitcoin.core.key", "bitcoin.SelectParams", "bitcoin.params"), modules()))
+    named = [(module, getattr(node, "id", getattr(node, "attr", ""))) for module in modules() for node in nodes(module)]
+    assert_none(module for module, name in named if name == "SelectParams")
 
 
-@pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT)])
-def test_the_engine_uses_no_connection_and_no_clock(module: str) -> None:
-    assert "p2p" not in rooms_entered(module)
-    assert not {name.split(".")[0] for name in imports(module)} & {
-        "time",
-        "secrets",
-        "threading",
-        "concurrent",
-        "sqlite3",
-    }
+def test_only_named_rooms_open_sockets_or_await() -> None:
+    silent = [module for module in modules() if module.startswith(SILENT)]
+    plain = [module for module in modules() if not f"{module}.".startswith(AWAITING)]
+    assert len(silent) > 50
+    assert len(plain) > 200
+    assert_none(importing(("socket", "asyncio", "ssl", "selectors", "http", "urllib"), silent + plain))
+    assert_none(at for module in silent for at in places(module, (ast.AsyncFor, ast.AsyncWith)))
+    assert_none(at for module in plain for at in places(module, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor)))
+
+
+def places(module: str, kinds: tuple[type[ast.expr | ast.stmt], ...]) -> list[str]:
+    return [f"{module}:{node.lineno}: {type(node).__name__}" for node in nodes(module) if isinstance(node, kinds)]
+
+
+def test_the_engine_uses_no_connection_and_no_clock() -> None:
+    silent = [module for module in modules() if module.startswith(SILENT)]
+    assert_none(module for module in silent if "p2p" in rooms_entered(module))
+    assert_none(importing(("time", "secrets", "threading", "concurrent", "sqlite3"), silent))
 
 
 def test_the_library_never_prints() -> None:
     library = [module for module in modules() if room(module) != "cli"]
-    assert not [
-        module for module in library for node in nodes(module) if isinstance(node, ast.Name) and node.id == "print"
-    ]
+    assert_none(
+        f"{module}:{node.lineno}"
+        for module in library
+        for node in nodes(module)
+        if isinstance(node, ast.Name) and node.id == "print"
+    )
 
 
 PLACEHOLDER = re.compile(r"\{[a-z_]+(\.[a-z_]+)*\}")
 
 
-def unfilled(tree: ast.Module) -> list[str]:
+def unfilled(nodes: list[ast.AST]) -> list[str]:
     """Texts with a placeholder that nothing fills, as the text is no f-string. Docstrings are left out."""
-    described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    texts = [(id(node), node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    described = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [(id(node), node.value) for node in nodes if isinstance(node, ast.Constant)]
     return [text for at, text in texts if isinstance(text, str) and PLACEHOLDER.search(text) and at not in described]
 
 
 def test_no_message_shows_a_placeholder() -> None:
-    made_elsewhere = {"seriesscripts.py"}  # its Lua is filled by `format`
-    found = {path.name for path in PACKAGE.rglob("*.py") if unfilled(ast.parse(path.read_text(encoding="utf-8")))}
-    assert found == made_elsewhere
-    assert unfilled(ast.parse('x = "of " f"{y}"; z = "for {watch.network}"')) == ["for {watch.network}"]
+    made_elsewhere = {"bloom.redis.seriesscripts"}  # its Lua is filled by `format`
+    assert {module for module in modules() if unfilled(nodes(module))} == made_elsewhere
+    example = ast.parse('x = "of " f"{y}"; z = "for {watch.network}"')
+    assert unfilled([*ast.walk(example)]) == ["for {watch.network}"]
 
 
 def test_a_module_has_a_docstring() -> None:
-    assert not [module for module in modules() if not ast.get_docstring(tree(module))]
+    assert_none(module for module in modules() if not ast.get_docstring(tree(module)))
 
 
 CSRC = ROOT / "spvfilter" / "kernel" / "csrc"  # wheels leave it out
@@ -297,29 +290,38 @@ def test_every_c_file_has_a_floor_and_existing_includes() -> None:
     assert {included for file in files for included in includes(file)} <= set(files)
 
 
-@pytest.mark.parametrize("file", c_files())
-def test_c_includes_point_down_only(file: str) -> None:
-    here = file.split("/")[0]
-    for included in includes(file):
-        there = included.split("/")[0]
-        assert there == here or C_FLOOR_OF[there] < C_FLOOR_OF[here] or C_FLOOR_OF[here] == C_FLOOR_OF[there] == 0, (
-            included
-        )
+def may_include(here: str, there: str) -> bool:
+    return there == here or C_FLOOR_OF[there] < C_FLOOR_OF[here] or C_FLOOR_OF[here] == C_FLOOR_OF[there] == 0
+
+
+def test_c_includes_point_down_only() -> None:
+    pairs = [(file, included) for file in c_files() for included in includes(file)]
+    assert_none(
+        f"{file} includes {included}"
+        for file, included in pairs
+        if not may_include(file.split("/")[0], included.split("/")[0])
+    )
+    assert not may_include("hash", "block")
 
 
 def test_no_circle_of_c_includes() -> None:
     assert list(TopologicalSorter({file: includes(file) for file in c_files()}).static_order())
 
 
-@pytest.mark.parametrize("file", c_files())
-def test_a_c_file_describes_itself_and_has_a_plain_name(file: str) -> None:
-    source, path = (CSRC / file).read_text(encoding="utf-8"), Path(file)
-    header = str(path.with_suffix(".h"))
-    if path.suffix == ".c" and (CSRC / header).exists():
-        assert includes(file)[0] == header  # the header has the description
-    else:
-        assert source.startswith("/* ")
-    assert not any(path.name.startswith(f"{folder}_") for folder in path.parts[:-1])
+def is_described(file: str) -> bool:
+    header = str(Path(file).with_suffix(".h"))
+    if file.endswith(".c") and (CSRC / header).exists():
+        return includes(file)[0] == header  # the header has the description
+    return (CSRC / file).read_text(encoding="utf-8").startswith("/* ")
+
+
+def test_a_c_file_describes_itself() -> None:
+    assert_none(file for file in c_files() if not is_described(file))
+
+
+def test_a_c_file_s_name_does_not_repeat_its_folder() -> None:
+    paths = [Path(file) for file in c_files()]
+    assert_none(path for path in paths if path.name.startswith(tuple(f"{folder}_" for folder in path.parts[:-1])))
 
 
 def loaded_by(code: str) -> set[str]:

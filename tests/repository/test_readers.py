@@ -6,11 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
-import spvfilter
+from support.rules import PACKAGE, modules, nodes, source
 
-PACKAGE = Path(spvfilter.__file__).parent
 BOOKS = [
     *("accounts", "account_txs", "branches", "coins", "events", "frozen", "held", "labels", "matches"),
     *("revealed", "revealed_scripts", "transactions", "tx_labels", "unspent", "used"),
@@ -39,9 +37,9 @@ OTHERS = {
 }
 
 
-def tables_in(path: Path) -> Iterator[str]:
-    """The tables of the books that the SQL of a file names; `*` if an expression stands for the table."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def tables_in(module: str) -> Iterator[str]:
+    """The tables of the books that the SQL of a module names; `*` if an expression stands for the table."""
+    for node in nodes(module):
         match node:
             case ast.Constant(value=str(text)):
                 yield from SQL.findall(text)
@@ -53,7 +51,7 @@ def tables_in(path: Path) -> Iterator[str]:
 
 
 def readers() -> set[str]:
-    found = {path.relative_to(PACKAGE).as_posix(): {*tables_in(path)} for path in PACKAGE.rglob("*.py")}
+    found = {source(module).relative_to(PACKAGE).as_posix(): {*tables_in(module)} for module in modules()}
     return {path for path, tables in found.items() if tables and path.startswith(("store/", "wallet/", "light/"))} | {
         path for path, tables in found.items() if tables - {"*"}
     }
