@@ -621,7 +621,7 @@ def refuse_false_rate(
 
 
 def encoding_of(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | None]:
-    """Return the encoding that the argument `encode` names, and the custom function. Raises ParameterError."""
+    """Return the encoding that the `encode` argument names, and the custom function. Raises ParameterError."""
     if callable(encode):
         return Encoding.CALLABLE, encode
     try:

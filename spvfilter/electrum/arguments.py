@@ -1,4 +1,4 @@
-"""Arguments of requests: each function checks one and raises RpcError that says what was expected."""
+"""Arguments of requests. Each function checks one, and raises an RpcError that says what was expected."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from spvfilter.electrum.rpcerrors import RpcCode, RpcError
+from spvfilter.errors import counted
 from spvfilter.protocol import MAX_STANDARD_TX_WEIGHT
 
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
@@ -43,30 +44,29 @@ def bound_arguments(
     else:
         values = list(given)
     if len(values) < required:
-        raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} needs {required} arguments, but {len(values)} were given")
+        raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} needs {counted(required, 'argument')}, got {len(values)}")
     if len(values) > len(names) and not spare:
-        raise RpcError(
-            RpcCode.INVALID_ARGUMENTS, f"{method} takes {len(names)} arguments, but {len(values)} were given"
-        )
+        most = counted(len(names), "argument")
+        raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} takes at most {most}, got {len(values)}")
     return values[: len(names)]
 
 
 def script_hash(value: object) -> str:
-    """Return a script hash in lower case. Raises RpcError."""
+    """Return a script hash in lower case. Raises RpcError if it is malformed."""
     if not isinstance(value, str) or not _HASH.fullmatch(value):
         raise RpcError(RpcCode.BAD_REQUEST, "expected a script hash of 64 hex digits")
     return value.lower()
 
 
 def txid(value: object) -> bytes:
-    """Return a txid in wire order. Raises RpcError."""
+    """Return a txid in wire order. Raises RpcError if it is malformed."""
     if not isinstance(value, str) or not _HASH.fullmatch(value):
         raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction hash of 64 hex digits")
     return bytes.fromhex(value)[::-1]
 
 
 def natural(value: object, name: str) -> int:
-    """Return a number that is not negative. Like ElectrumX, also take it as a string. Raises RpcError."""
+    """Return a nonnegative number, which may be a string, as in ElectrumX. Raises RpcError if it is malformed."""
     number = value
     if isinstance(value, str) and len(value) <= _MAX_DIGITS:
         with suppress(ValueError):
@@ -79,14 +79,14 @@ def natural(value: object, name: str) -> int:
 
 
 def flag(value: object, name: str) -> bool:
-    """Return a boolean. Like ElectrumX, also take 0 and 1. Raises RpcError."""
+    """Return a boolean, which may be 0 or 1, as in ElectrumX. Raises RpcError if it is anything else."""
     if not isinstance(value, (bool, int, float)) or value not in (False, True):
         raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be true or false")
     return bool(value)
 
 
 def raw_transaction(value: object) -> bytes:
-    """Return the bytes of a transaction in hex. Raises RpcError."""
+    """Return the bytes of a transaction in hex. Raises RpcError if the hex is malformed or too long."""
     if not isinstance(value, str):
         raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction in hex")
     if len(value) > 2 * MAX_STANDARD_TX_WEIGHT:
@@ -99,7 +99,7 @@ def raw_transaction(value: object) -> bytes:
 
 
 def package(value: object) -> tuple[bytes, ...]:
-    """Return the bytes of the transactions of a package. Raises RpcError."""
+    """Return the bytes of a package's transactions. Raises RpcError if their number or one of them is wrong."""
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_PACKAGE:
         raise RpcError(RpcCode.BAD_REQUEST, f"expected a list of 1 to {_MAX_PACKAGE} transactions in hex")
     return tuple(map(raw_transaction, value))

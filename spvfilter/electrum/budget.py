@@ -14,7 +14,7 @@ _COPIES = 3
 
 
 class FairShare:
-    """A number of permits that sessions wait for. Hosts take turns, and one host has only a part of the permits."""
+    """A number of permits that sessions wait for. Hosts take turns, and one host gets only some of the permits."""
 
     def __init__(self, permits: int, host_permits: int) -> None:
         self._free = permits
@@ -75,7 +75,7 @@ class ElectrumBudget:
         self._subscribed: Counter[str] = Counter()
 
     def subscribe(self, host: str) -> bool:
-        """Count a subscription. Returns False if all sessions, or those of the host, have too many."""
+        """Count a subscription. Returns False if all sessions together, or those of the host, have too many."""
         if self._subscribed[host] >= max(1, self._subscriptions // 2) or (
             self._subscribed.total() >= self._subscriptions
         ):
@@ -91,7 +91,7 @@ class ElectrumBudget:
 
 
 def size_of(answer: object) -> int:
-    """Return about how many bytes an answer takes as JSON. It counts each row of a list as long as the first one."""
+    """Estimate how many bytes an answer takes as JSON. Each row of a list counts as long as the first."""
     if isinstance(answer, str):
         return len(answer) + 2
     if isinstance(answer, dict):

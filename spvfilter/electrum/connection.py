@@ -36,13 +36,13 @@ _NOTICES = 200
 _OF_SCRIPTS = "blockchain.scripthash."
 """Prefix of the methods that the histories in memory answer."""
 _ROOM_TIMES = 6
-"""Longest time for which a message may have room, as a multiple of the time to send an answer (our choice)."""
+"""Longest time for which a message may hold room, as a multiple of the time to send an answer (our choice)."""
 _CLOSE_S = 1.0
 """Seconds to wait at the end until the other side has read the last answer (our choice)."""
 
 
 class _Turn:
-    """The turn of one task on the event loop, which it takes and leaves several times."""
+    """One task's turn on the event loop, which the task takes and gives up several times."""
 
     def __init__(self, turns: FairShare, host: str) -> None:
         self._turns = turns
@@ -58,7 +58,7 @@ class _Turn:
         self.leave()
 
     async def take(self) -> None:
-        """Wait for the turn, unless the task has it."""
+        """Wait for the turn, unless the task already has it."""
         if not self._is_held:
             await self._turns.acquire(self._host)
             self._is_held, self._began = True, time.monotonic()
@@ -78,10 +78,10 @@ class _Turn:
 
 
 class _Message:
-    """One line of requests: a request or a batch. It has room if it is large, or if its answers are.
+    """One line of input: a request or a batch. It holds room if it or its answers are large.
 
-    A message with room has slots of its own. If it waited for the slots of other messages, whose tasks may wait for
-    room, two sessions could wait for each other.
+    A message that holds room has slots of its own. If it waited for the slots of other messages, whose tasks may wait
+    for room, two sessions could wait for each other.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class _Message:
         limits: ElectrumLimits,
         too_late: Callable[[], object],
     ) -> None:
-        """Begin a message. `too_late` is called if it has had room for too long."""
+        """Begin a message. `too_late` is called if it has held room for too long."""
         self._rooms = rooms
         self._host = host
         self._limits = limits
@@ -101,12 +101,12 @@ class _Message:
         self._asking = asyncio.Lock()
         self._users = 1
         self.slots: asyncio.Semaphore = slots
-        """Limits the tasks that answer it; all messages of the session without room share it."""
+        """Limits the tasks that answer it. All messages of a session that hold no room share it."""
         self.has_room = False
         self.size = 0  # of the answers so far
 
     async def take_room(self) -> None:
-        """Wait for room, unless the message has it."""
+        """Wait for room, unless the message already holds it."""
         async with self._asking:
             if not self.has_room:
                 await self._rooms.acquire(self._host)
@@ -115,12 +115,12 @@ class _Message:
                 self._timer = asyncio.get_running_loop().call_later(most_s, self._too_late)
 
     def share(self) -> Self:
-        """Return the message for one more task that answers it, and that calls `done` at its end."""
+        """Return the message for one more task, which answers it and calls `done` at the end."""
         self._users += 1
         return self
 
     def done(self) -> None:
-        """End one task that answers the message. The last one gives the room back."""
+        """End one of the tasks that answer the message. The last one gives the room back."""
         self._users -= 1
         if not self._users and self._timer is not None:
             self._timer.cancel()
@@ -128,11 +128,11 @@ class _Message:
 
 
 class ElectrumConnection:
-    """Reads the requests of one program in their order, and answers them.
+    """Reads the requests of one program in order, and answers them.
 
-    A task answers a request that needs the database or a peer, while the next requests are read. If the largest number
-    of tasks is open, the socket is not read until one of them ends. All work on the event loop takes turns with the
-    other sessions.
+    A request that needs the database or a peer is answered by a task, while the next requests are read. If the largest
+    number of tasks is open, the socket is not read until one of them ends. All work on the event loop takes turns with
+    the other sessions.
     """
 
     def __init__(
@@ -207,9 +207,9 @@ class ElectrumConnection:
             self.session.end()
 
     async def _line(self, message: _Message) -> bytes:
-        """Return the next line; nothing at the end of the stream, after a long silence, or if a line is too long.
+        """Return the next line, or nothing at the end of the stream, after a long silence, or if a line is too long.
 
-        The rest of a large line is read once there is room for it, and must then come soon.
+        The rest of a large line is read once there is room for it, and must then arrive soon.
         """
         parts, size = list[bytes](), 0
         try:
@@ -230,14 +230,14 @@ class ElectrumConnection:
         except TimeoutError:
             _LOG.debug("a connection was closed: no request for %d seconds", waits_s)
             return b""
-        _LOG.info("a connection was closed: a request has more than %d bytes", self._limits.request_size)
+        _LOG.info("a connection was closed: a request was longer than %d bytes", self._limits.request_size)
         return b""
 
     async def _take(self, line: bytes, message: _Message) -> bool:
         """Answer the requests of a line. Returns False if the session ends."""
         async with _Turn(self._budget.turns, self._host) as turn:
             if self._has_too_many(line):
-                most = f"a message has at most {self._limits.batch} requests, with {_VALUES} values each"
+                most = f"a message may contain at most {self._limits.batch} requests, with up to {_VALUES} values each"
                 refusal = aiorpcx.JSONRPCv2.response_message(aiorpcx.RPCError.invalid_request(most), None)
                 await self._send(refusal, turn)
                 return False
@@ -257,7 +257,7 @@ class ElectrumConnection:
         return True
 
     def _has_too_many(self, line: bytes) -> bool:
-        """Return True if a line has more requests or more values than a batch may have. aiorpcX has no such bound."""
+        """Return True if a line contains more requests or more values than a batch may. aiorpcX has no such bound."""
         most = self._limits.batch
         if line.count(b",") > _VALUES * (most + 1):
             return True
@@ -301,7 +301,7 @@ class ElectrumConnection:
         return True
 
     def _is_too_large(self, answer: object, message: _Message) -> bool:
-        """Return True if the answers to a message need room, which it does not have."""
+        """Return True if the answers to a message need room that it does not hold."""
         return not message.has_room and message.size + size_of(answer) > SMALL
 
     def _ask_session(self, request: aiorpcx.Request) -> object:

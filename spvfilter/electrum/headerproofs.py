@@ -14,7 +14,7 @@ _SIZE = 1 << _LEVELS
 
 
 class BlockHashes(Protocol):
-    """The block hashes of a chain, as HeaderChain has them."""
+    """The block hashes of a chain, such as a HeaderChain."""
 
     def hash_at(self, height: int) -> bytes:
         """Return the block hash at a height."""
@@ -24,7 +24,7 @@ class BlockHashes(Protocol):
 
 
 class HeaderProofs:
-    """Makes branches from a header to the root of all headers up to a checkpoint, as Electrum's protocol 1.4 does."""
+    """Makes branches from a header to the root of all headers up to a checkpoint, as in Electrum's protocol 1.4."""
 
     def __init__(self, chain: BlockHashes) -> None:
         self._chain = chain
@@ -45,7 +45,7 @@ class HeaderProofs:
     def proof(self, height: int, checkpoint: int) -> tuple[list[bytes], bytes]:
         """Return the branch of a header, deepest hash first, and the root of all headers up to the checkpoint.
 
-        Before the call, exhaust `prepare` for the checkpoint in the same turn of the event loop.
+        Exhaust `prepare` for the checkpoint first, in the same turn of the event loop.
         """
         segment, count = height // _SIZE, checkpoint + 1
         leaves = self._chain.hashes(segment * _SIZE, min(segment * _SIZE + _SIZE - 1, checkpoint))

@@ -25,7 +25,7 @@ def script_hash_of(script: bytes) -> str:
 class _ScriptHistory:
     """The transactions of one script: confirmed ones in the order of the chain, with the hash of their rows.
 
-    The hash grows with each transaction. A script of 10,000 transactions would otherwise need 20 ms for each new one.
+    The hash is extended with each transaction. Hashing 10,000 transactions again for each new one would take 20 ms.
     """
 
     __slots__ = ("_confirmed", "_hash", "_hashed", "effects", "pending")
@@ -68,13 +68,13 @@ class _ScriptHistory:
         return [txid for _, _, txid in self._confirmed]
 
     def hash_confirmed(self) -> None:
-        """Take new confirmed transactions into the hash."""
+        """Add new confirmed transactions to the hash."""
         for height, _, txid in islice(self._confirmed, self._hashed, None):
             self._hash.update(f"{hash_to_hex(txid)}:{height}:".encode("ascii"))
         self._hashed = len(self._confirmed)
 
     def status(self, pending: Iterable[Row]) -> str:
-        """Return the status hash; `pending` has the rows of the unconfirmed transactions."""
+        """Return the status hash; `pending` contains the rows of the unconfirmed transactions."""
         self.hash_confirmed()
         whole = self._hash.copy()
         for row in pending:
@@ -98,11 +98,11 @@ class Histories:
         return script_hash in self._histories
 
     def replace(self, found: Iterable[TxEffects], among: Collection[bytes] | None = None) -> set[str]:
-        """Take the present state of transactions, and return the script hashes whose history may have changed.
+        """Store the current state of transactions, and return the script hashes whose history may have changed.
 
         Args:
-            found: All present transactions among those named.
-            among: Txids of transactions that have changed. By default all transactions have.
+            found: All current transactions, or those of `among` that still exist.
+            among: Txids of the transactions that may have changed; by default, any may have.
         """
         present = {each.txid: each for each in found}
         named = self._txs.keys() if among is None else among
@@ -172,7 +172,7 @@ class Histories:
         return found
 
     def txid_at(self, height: int, position: int) -> bytes | None:
-        """Return the txid of the wallet's transaction at a position of a block, in wire order; None if none is."""
+        """Return the txid, in wire order, of the wallet's transaction at a position in a block, or None."""
         return self._places.get((height, position))
 
     def _effects(self, script_hash: str) -> dict[bytes, list[OutputEffect]]:
@@ -216,7 +216,7 @@ class Histories:
         return self._statuses[script_hash]
 
     def balance(self, script_hash: str) -> Row:
-        """Return the balance of a script in satoshi: confirmed, and the change by unconfirmed transactions."""
+        """Return the balance of a script in satoshi: confirmed, and how unconfirmed transactions change it."""
         confirmed = unconfirmed = 0
         for txid, effects in self._effects(script_hash).items():
             change = sum(-effect.value if effect.is_spend else effect.value for effect in effects)
@@ -229,7 +229,7 @@ class Histories:
     def unspent(self, script_hash: str, reserved: Collection[bytes]) -> list[Row]:
         """Return the unspent outputs of a script: confirmed ones in the order of the chain, then unconfirmed ones.
 
-        An output that a pending transaction spends is among them unless it is reserved; see `Views.reserved`.
+        An output that a pending transaction spends is included unless it is reserved; see `Views.reserved`.
 
         Args:
             script_hash: The script hash.

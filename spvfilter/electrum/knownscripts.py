@@ -1,6 +1,6 @@
 """Known scripts: the script hashes that belong to the wallet, and the unknown hashes that sessions have sent.
 
-A further script is a script of a keychain after the end of its window. The watch list does not have it yet.
+A further script is a keychain's script past the end of its window, which the watch list does not contain yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_UNKNOWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FurtherScript:
-    """A script of a keychain after the end of its window."""
+    """A keychain's script past the end of its window."""
 
     keychain: str
     """Name of the keychain."""
@@ -33,11 +33,11 @@ class FurtherScript:
 
 
 class KnownScripts:
-    """Knows which script hashes belong to the wallet."""
+    """Tracks which script hashes belong to the wallet."""
 
     def __init__(self) -> None:
         self._hashes: dict[str, None] = {}
-        self._table: WatchTable | None = None  # of the watch list; another one after a removal
+        self._table: WatchTable | None = None  # the watch list's table, which a removal replaces
         self._entries = 0  # entries of the table that were hashed
         self._further: dict[str, tuple[int, dict[str, int]]] = {}
         """For each keychain name: the end of its window, and the index of each further script by script hash."""
@@ -50,7 +50,7 @@ class KnownScripts:
         return script_hash in self._hashes
 
     def update(self, watch: WatchList) -> Iterator[None]:
-        """Take the scripts of the watch list that are new since the last call, in steps of two milliseconds."""
+        """Add the scripts that are new in the watch list since the last call, in steps of two milliseconds."""
         if watch.table is self._table and len(watch) == self._entries:
             return
         while self._take(watch):
@@ -59,7 +59,7 @@ class KnownScripts:
             del self.unknown[script_hash]
 
     def _take(self, watch: WatchList) -> bool:
-        """Take the next scripts. Return False if there are no more."""
+        """Add the next scripts. Return False if there are no more."""
         if watch.table is not self._table:  # entries were removed, perhaps between two steps
             self._table, self._hashes, self._entries = watch.table, {}, 0
         end = min(self._entries + STEP, len(watch))
@@ -70,7 +70,7 @@ class KnownScripts:
         return end < len(watch)
 
     def find(self, script_hash: str) -> FurtherScript | None:
-        """Return the further script with a hash; None if no script with this hash was derived."""
+        """Return the further script with this hash, or None if none has been derived."""
         for name, (_, indexes) in self._further.items():
             if (index := indexes.get(script_hash)) is not None:
                 return FurtherScript(name, index)
@@ -94,7 +94,7 @@ class KnownScripts:
         return found
 
     def take_derived(self, name: str, first: int, scripts: Sequence[tuple[bytes, ...]]) -> None:
-        """Take the further scripts of a keychain: a tuple for each index from `first` on, the end of its window."""
+        """Store the further scripts of a keychain: a tuple for each index from `first`, the end of its window, on."""
         indexes = {script_hash_of(script): first + at for at, each in enumerate(scripts) for script in each}
         self._further[name] = first, indexes
 
@@ -110,5 +110,5 @@ class KnownScripts:
 
 
 def derived(keychain: Keychain, first: int, last: int) -> list[tuple[bytes, ...]]:
-    """Return the scripts of the indexes of a keychain. Another thread may call this. Raises KeychainError."""
+    """Return a keychain's scripts at a range of indexes. Another thread may call this. Raises KeychainError."""
     return [keychain.scripts(index) for index in range(first, last + 1)]

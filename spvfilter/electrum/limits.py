@@ -33,7 +33,7 @@ class ElectrumLimits:
     response_size: int = 10_000_000
     """Largest size of an answer in bytes."""
     memory: int = 128_000_000
-    """Bytes of memory for large requests and answers of all sessions together. More than that waits.
+    """Bytes of memory for large requests and answers of all sessions together. Any more must wait.
 
     Each session may also hold 64 kB of requests and 64 kB of answers.
     """
@@ -42,7 +42,7 @@ class ElectrumLimits:
     send_timeout_s: float = 20.0
     """Seconds after which a connection is closed if the other side does not read."""
     block_timeout_s: float = 20.0
-    """Seconds to wait for a block from a peer. Then the answer to the request is an error."""
+    """Seconds to wait for a block from a peer before the request is answered with an error."""
     broadcast_timeout_s: float = 8.0
     """Seconds to wait for a peer's verdict on a transaction. If no peer requests it, the answer is an error."""
 

@@ -21,7 +21,7 @@ class ExploreScript:
 
 @dataclass(frozen=True, slots=True)
 class FindTransaction:
-    """Read a transaction from the database; None if the database lacks it."""
+    """Read a transaction from the database, or get None if the database lacks it."""
 
     txid: bytes
     then: Callable[[TxProof | None], Answer]

@@ -19,13 +19,13 @@ class RpcCode(IntEnum):
 
 
 class RpcError(Exception):
-    """A request is answered with an error. The session continues, unless `ends_session` is True."""
+    """An error with which to answer a request. The session continues, unless `ends_session` is True."""
 
     def __init__(self, code: RpcCode, message: str, *, ends_session: bool = False) -> None:
         super().__init__(message)
         self.code = code
         """JSON-RPC code."""
         self.message = message
-        """Reason of the error, for a person."""
+        """Reason for the error, for a person to read."""
         self.ends_session = ends_session
         """True if the server closes the connection after the answer."""

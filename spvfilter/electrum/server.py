@@ -42,14 +42,14 @@ class ElectrumServer:
     Args:
         client: The running client.
         host: Address to listen on.
-        port: Port for TCP, or None for no TCP; 0 chooses a free port.
+        port: Port for TCP. None disables TCP, and 0 chooses a free port.
         tls_port: Port for TLS, which needs a certificate.
-        certificate: Path of a certificate in PEM, and of its chain.
-        key: Path of the private key of the certificate, by default the file of the certificate.
+        certificate: Path of a PEM file that contains a certificate and its chain.
+        key: Path of the certificate's private key, by default the same file.
         limits: Bounds on sessions and messages.
 
     Raises:
-        ParameterError: There is no valid port, a TLS port has no certificate, or the extra `electrum` is not installed.
+        ParameterError: There is no valid port, a TLS port has no certificate, or the `electrum` extra is not installed.
             On entering, the certificate or its key cannot be loaded.
         NotRunningError: On entering, the client is not running.
         OSError: On entering, the server cannot listen.
@@ -115,7 +115,7 @@ class ElectrumServer:
         await self._close()
 
     async def wait_closed(self) -> None:
-        """Wait until the client ends. If the client ended by itself, raises the reason.
+        """Wait until the client ends. If an error ended the client, that error is raised.
 
         Raises NotRunningError if the server is not running.
         """
@@ -127,17 +127,17 @@ class ElectrumServer:
 
     @property
     def port(self) -> int | None:
-        """Port for TCP; None if the server has none."""
+        """Port for TCP, or None if the server has none."""
         return self._hosts.get(self._host, {}).get("tcp_port")
 
     @property
     def tls_port(self) -> int | None:
-        """Port for TLS; None if the server has none."""
+        """Port for TLS, or None if the server has none."""
         return self._hosts.get(self._host, {}).get("ssl_port")
 
     @property
     def status(self) -> ElectrumStatus:
-        """The present state of the server. Raises NotRunningError if the server or the client is not running."""
+        """The current state of the server. Raises NotRunningError if the server or the client is not running."""
         if self._link is None:
             raise NotRunningError("enter the server first: async with")
         return ElectrumStatus(

@@ -66,7 +66,7 @@ class WalletState:
     relay_fee: Callable[[], int]
     """Returns the lowest fee rate that peers relay, in satoshi per 1,000 virtual bytes."""
     hosts: dict[str, dict[str, int]]
-    """Ports of the server by its host, as `server.features` shows them."""
+    """Ports of the server by host, as `server.features` shows them."""
 
 
 class ElectrumSession:
@@ -81,11 +81,11 @@ class ElectrumSession:
         self._has_begun = False
         self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
         self._statuses: dict[str, str | None] = {}  # last status that was sent, by script hash
-        self._unknown: dict[str, None] = {}  # what the session asked for and no entry has
+        self._unknown: dict[str, None] = {}  # script hashes from requests that no entry has
 
     @property
     def version(self) -> Version:
-        """Version of the protocol: before the negotiation the oldest one."""
+        """Version of the protocol. It is the oldest one until a version is negotiated."""
         return self._version or OLDEST
 
     @property
@@ -145,7 +145,7 @@ class ElectrumSession:
 
     def _negotiate(self, name: object = "", requested: object = "1.4", *, is_first: bool) -> Answer:
         if self._version is not None:
-            raise RpcError(RpcCode.BAD_REQUEST, "server.version was sent already")
+            raise RpcError(RpcCode.BAD_REQUEST, "server.version was already sent")
         if not isinstance(name, str):
             raise RpcError(RpcCode.BAD_REQUEST, "client_name must be a string")
         self._version = negotiated(requested, NEWEST if is_first else _BEFORE_16)
@@ -196,7 +196,7 @@ class ElectrumSession:
     # Headers
 
     def _subscribe_tip(self, raw: object = True) -> Answer:
-        """Answer with the tip. Clients of protocol 1.2 send the argument `raw`, which has no effect since 1.4."""
+        """Answer with the tip. Clients of protocol 1.2 send the `raw` argument, which has no effect since 1.4."""
         return self._tip_header()
 
     def _tip_header(self) -> Answer:
@@ -276,13 +276,16 @@ class ElectrumSession:
     def _check_subscriptions(self) -> None:
         if len(self._statuses) >= self._limits.subscriptions:
             raise RpcError(
-                RpcCode.BAD_REQUEST, f"a session subscribes to at most {self._limits.subscriptions} script hashes"
+                RpcCode.BAD_REQUEST, f"a session may subscribe to at most {self._limits.subscriptions} script hashes"
             )
 
     def _count_subscription(self) -> None:
         if not self._budget.subscribe(self._host):
-            most = f"all sessions subscribe to at most {self._limits.all_subscriptions} script hashes, one host to half"
-            raise RpcError(RpcCode.BAD_REQUEST, most)
+            most = self._limits.all_subscriptions
+            raise RpcError(
+                RpcCode.BAD_REQUEST,
+                f"all sessions may subscribe to at most {most} script hashes, one host to half of them",
+            )
 
     def _unsubscribe(self, scripthash: object) -> Answer:
         script_hash = arguments.script_hash(scripthash)
@@ -404,7 +407,7 @@ def _parsed(raw: bytes) -> Transaction:
     try:
         return Transaction.parse(raw)
     except FormatError as error:
-        raise RpcError(RpcCode.BAD_REQUEST, f"this is not a transaction: {error}") from None
+        raise RpcError(RpcCode.BAD_REQUEST, f"not a transaction: {error}") from None
 
 
 class Method(NamedTuple):

@@ -1,4 +1,4 @@
-"""ElectrumStatus: the present state of an Electrum server."""
+"""ElectrumStatus: the current state of an Electrum server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHOD = "spvfilter.status"
 @public
 @dataclass(frozen=True, slots=True)
 class ElectrumStatus:
-    """The present state of an Electrum server."""
+    """The current state of an Electrum server."""
 
     sessions: int
     """Number of connections."""

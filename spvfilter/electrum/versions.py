@@ -21,7 +21,7 @@ def version_text(version: Version) -> str:
 
 
 def parse_version(text: object) -> Version:
-    """Return the numbers of a version. Raises RpcError for anything but numbers with dots between them."""
+    """Return the numbers of a version. Raises RpcError unless `text` consists of numbers separated by dots."""
     if not isinstance(text, str) or not _TEXT.fullmatch(text):
         raise RpcError(RpcCode.BAD_REQUEST, "expected a protocol version such as '1.4'", ends_session=True)
     parts = [int(part) for part in text.split(".")]
@@ -34,7 +34,7 @@ def negotiated(requested: object, newest: Version = NEWEST) -> Version:
     """Return the newest version that the client and this server speak.
 
     Args:
-        requested: The argument `protocol_version`: a version, or a list of the oldest and the newest one.
+        requested: The `protocol_version` argument: a version, or a list of the oldest and the newest one.
         newest: Newest version that may be chosen.
 
     Raises:

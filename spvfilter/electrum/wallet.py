@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
-"""Seconds after which the link looks for a new tip although no event of the wallet has arrived (our choice)."""
+"""Seconds after which the link looks for a new tip even if no event of the wallet has arrived (our choice)."""
 _MAX_BLOCKS = 4
 """Largest number of blocks that are fetched for sessions at the same time (our choice)."""
 _DEFAULT_FEE = 1_000
@@ -115,7 +115,7 @@ class WalletLink:
         """Follow the events of the client, and call `tell` with the script hashes that may have changed.
 
         `tell` is also called without a script hash if the tip may have changed. The method returns when the client is
-        closed. If the client ended by itself, it raises the reason.
+        closed. If an error ended the client, that error is raised.
 
         Args:
             tell: Passes the changes to the sessions.
@@ -146,7 +146,7 @@ class WalletLink:
 
     @property
     def is_current(self) -> bool:
-        """True if the histories include all events of the client up to now."""
+        """True if the histories include all events of the client so far."""
         is_read = self._events is not None and self._events.is_current
         return self._has_ended or (is_read and not self._wake.is_set() and not self._is_updating)
 
@@ -259,10 +259,10 @@ class WalletLink:
         return [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
 
     async def _send(self, raws: Sequence[bytes], host: str) -> list[str | None]:
-        """Broadcast transactions together, parents first, and return why each was not sent; None if it was.
+        """Broadcast transactions together, parents first. For each, return why it was not sent, or None if it was.
 
-        A transaction counts as sent if a peer has requested or announced it. If no peer has within the time, nobody can
-        have it, and it is abandoned.
+        A transaction counts as sent if a peer has requested or announced it. If no peer does so in time, none can have
+        it, so it is abandoned.
         """
         *parents, last = transactions = [Transaction.parse(raw) for raw in raws]
         known = set(filter(self._client.is_sending, (tx.txid for tx in transactions)))
@@ -287,7 +287,7 @@ class WalletLink:
         return [await self._unsent(tx, is_known=tx.txid in known) for tx in reversed(transactions)][::-1]
 
     async def _unsent(self, tx: Transaction, *, is_known: bool) -> str | None:
-        """Return why a transaction without a verdict was not sent, and abandon it then. None if a peer may have it.
+        """Abandon a transaction without a verdict and return why it was not sent, or return None if a peer may have it.
 
         The client keeps announcing a transaction that it was announcing before (`is_known`).
         """
@@ -299,7 +299,7 @@ class WalletLink:
         return None
 
     async def _explore(self, script_hash: str) -> None:
-        """Search the scripts after the keychain windows for a script hash. If one has it, move its window there."""
+        """Search the scripts past the keychain windows for a script hash, and move the window of its keychain there."""
         scripts = self.state.scripts
         async with self._exploring:
             await in_steps(scripts.update(self._client.watch))

@@ -31,7 +31,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     """Return a BDK wallet with the history of a client's keychains, for TxBuilder and BumpFeeTxBuilder.
 
     The wallet is a snapshot, without a database or private keys. Sign the PSBTs that it builds with another program,
-    and pass the result to `LightClient.broadcast`. Then make a new wallet.
+    and pass the result to `LightClient.broadcast`. Then create a new wallet.
 
     Revealed addresses count as used, so BDK never pays change to an open invoice. The wallet's next unused address is
     the same as `LightClient.next_address`.
@@ -92,7 +92,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 
 
 def _is_unknown(keychain: KeychainStatus) -> bool:
-    """Return True if BDK cannot read the keychain: it has no descriptor, or sp()."""
+    """Return True if BDK cannot read the keychain, because it has no descriptor or an sp() descriptor."""
     return keychain.descriptor is None or keychain.descriptor.startswith("sp(")
 
 
@@ -130,7 +130,7 @@ def _graph(entries: list[HistoryEntry]) -> Any:
 
 
 def _loaded(descriptors: list[Any], facts: Any) -> Any:
-    """Return the wallet of a set of facts."""
+    """Load a wallet from a set of facts."""
 
     class Facts(bdk.Persistence):  # type: ignore[misc]  # without types
         def initialize(self) -> Any:

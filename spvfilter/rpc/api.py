@@ -12,15 +12,15 @@ from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.rpc.endpoint import Endpoint
 
-MOST_BLOCKS = 5_000_000  # Blocks of a chain that an answer may claim (our choice): 95 years.
-SMALL_ANSWER_SIZE = 1 << 20  # Bytes of an answer without a block (our choice).
-BLOCK_ANSWER_SIZE = MAX_BLOCK_SIZE  # Bytes of a block.
+MOST_BLOCKS = 5_000_000  # Longest chain that an answer may claim, in blocks (our choice): 95 years.
+SMALL_ANSWER_SIZE = 1 << 20  # Largest answer without a block, in bytes (our choice).
+BLOCK_ANSWER_SIZE = MAX_BLOCK_SIZE  # Largest answer with a block, in bytes.
 # Bytes of the outputs that a block spends (our choice). At most 24,390 inputs fit into a block; this allows 1.3 kB for
 # each. A typical block spends 0.2 MB.
 SPENT_ANSWER_SIZE = 32_000_000
 # Bytes of a block in JSON with the outputs that it spends (our choice): 4 MB become at most 40 MB.
 DETAILS_ANSWER_SIZE = 200_000_000
-# Bytes of the list of txids in a mempool (our choice): 3 million, more than a mempool of 300 MB has.
+# Bytes of the list of txids in a mempool (our choice): 3 million txids, more than a 300 MB mempool contains.
 MEMPOOL_ANSWER_SIZE = 200_000_000
 
 
@@ -71,7 +71,7 @@ class NodeApi(Protocol):
     async def headers(self, first: bytes, height: int, count: int) -> bytes:
         """Request up to `count` headers of the best chain, starting with block `first` at `height`.
 
-        The result is empty if the block `first` is not in the best chain.
+        The result is empty if `first` is not in the best chain.
         """
 
     async def block(self, digest: bytes) -> bytes:
@@ -151,9 +151,9 @@ def parsed_txids(found: object, endpoint: Endpoint) -> list[bytes]:
 
 
 def parsed_hex(text: object, most: int, endpoint: Endpoint) -> bytes:
-    """Parse up to `most` bytes in hex. Raises NodeAnswerError for malformed hex and for more bytes."""
+    """Parse up to `most` bytes in hex. Raises NodeAnswerError if the hex is malformed or longer."""
     if not isinstance(text, str) or len(text) > 2 * most:
-        raise NodeAnswerError(f"{endpoint}: the answer must be text of at most {most:,} bytes in hex")
+        raise NodeAnswerError(f"{endpoint}: expected at most {most:,} bytes in hex")
     try:
         return bytes.fromhex(text)
     except ValueError:

@@ -3,8 +3,8 @@
     GET /info             {"network": "main", "height": 900000, "tweaks_full_basic": true, …}
     GET /tweaks/HEIGHT    {"block_identifier": {"block_hash": HEX, "block_height": HEIGHT}, "index": [HEX, …]}
 
-Block hashes are in display order, tweaks are compressed keys. Version 1 returns a list of tweaks without a block hash,
-which is refused. The tweaks cover all transactions if a field `tweaks_full_…` is true.
+Block hashes are in display order, tweaks are compressed keys. Answers of version 1, lists of tweaks without a block
+hash, are refused. The tweaks cover all transactions if a field `tweaks_full_…` is true.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BlindBitOracle:
 
     def __init__(self, endpoint: Endpoint, limits: RpcLimits) -> None:
         self.endpoint: Endpoint = endpoint
-        """The address of the server, which messages show."""
+        """The server's address, as messages show it."""
         self._http = HttpClient(endpoint, limits)
 
     @classmethod
@@ -57,8 +57,8 @@ class BlindBitOracle:
             limits: Number of connections, and timeouts.
 
         Raises:
-            ParameterError: The URL is malformed, or the extra `rpc` is not installed.
-            NodeError: The server cannot be reached, is on a different network, or lacks the tweaks of all
+            ParameterError: The URL is malformed, or the `rpc` extra is not installed.
+            NodeError: The server cannot be reached, is on a different network, or its index does not cover all
                 transactions.
         """
         server = cls(Endpoint.parse(url), limits or RpcLimits())
@@ -71,8 +71,8 @@ class BlindBitOracle:
             raise NodeNetworkError(f"{self.endpoint}: the tweak server is not on {network}")
         if not any(info.get(name) is True for name in _FULL):
             raise NodeRefusedError(
-                f"{self.endpoint}: the tweak server does not say that its index is complete, so it could miss payments:"
-                " use another one"
+                f"{self.endpoint}: the tweak server does not say that its index is complete, so payments could be"
+                " missed: use another server"
             )
 
     async def tweaks(self, height: int) -> tuple[bytes, list[bytes]]:

@@ -25,16 +25,15 @@ class Credentials(Protocol):
 class Password:
     """A user name and a password, as in the node's options rpcuser and rpcpassword, or rpcauth.
 
-    Raises ParameterError if the user name is empty or contains a colon, or if user name and password exceed 1,024 bytes
-    in total.
+    Raises ParameterError if the user name is empty or contains a colon, or if the two exceed 1,024 bytes in total.
     """
 
     def __init__(self, user: str, password: str) -> None:
         if not user or ":" in user:
-            raise ParameterError("a user must not be empty or contain a colon")
+            raise ParameterError("a user name must not be empty or contain a colon")
         self._secret = f"{user}:{password}"
         if len(self._secret.encode()) > _LONGEST:
-            raise ParameterError(f"a user and password must be at most {_LONGEST} bytes long")
+            raise ParameterError(f"a user name and password must be at most {_LONGEST} bytes long in total")
 
     def secret(self) -> str:
         """Return `user:password`."""
@@ -46,7 +45,7 @@ class Password:
 
 @public
 class CookieFile:
-    """The file `.cookie` in Bitcoin Core's data directory, which Core writes at each start.
+    """The `.cookie` file in Bitcoin Core's data directory, which Core writes at each start.
 
     It is read again each time it is needed.
     """
@@ -86,6 +85,6 @@ def redacted(text: str, secret: str | None) -> str:
         return text
     user, _, password = secret.partition(":")
     for part in (secret, basic(secret).partition(" ")[2], password, user):
-        if len(part) > 3:  # a shorter part is no secret, and occurs in any text
+        if len(part) > 3:  # a shorter part is not secret, and may occur in any text
             text = text.replace(part, "…")
     return text

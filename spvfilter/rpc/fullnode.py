@@ -1,4 +1,4 @@
-"""A full node as a source of blocks: its best chain, and blocks, which are checked against the requested hash."""
+"""A full node as a source of its best chain's blocks. Each block is checked against the requested hash."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class FullNode:
             patience: How often to repeat a failed request.
 
         Raises:
-            ParameterError: The URL is malformed, or the extra `rpc` is not installed.
+            ParameterError: The URL is malformed, or the `rpc` extra is not installed.
             NodeError: The node cannot be reached, refuses the credentials, or is on another network.
         """
         endpoint, patience = Endpoint.parse(url), patience or Patience()
@@ -206,7 +206,7 @@ class FullNode:
         return outputs
 
     async def _parents(self, txids: list[bytes]) -> dict[bytes, tuple[TxOut, ...]]:
-        """Return the outputs of transactions in the mempool, by the txid. Other transactions are left out."""
+        """Return the outputs of those transactions that are in the mempool, by txid."""
         raws = [
             raw
             for at in range(0, len(txids), _AT_ONCE)
@@ -221,7 +221,7 @@ class FullNode:
         A transaction that leaves the mempool before it is fetched is skipped.
 
         Args:
-            poll_s: Seconds after which the mempool is listed again, forever, to yield new transactions. By default, it
+            poll_s: Seconds after which the mempool is listed again, to yield new transactions forever. By default, it
                 is listed once. `TxNotices` (ZMQ) has no such delay.
 
         Raises:
@@ -269,8 +269,8 @@ class FullNode:
             last: Height of the last block, by default the tip.
             from_time: Skip blocks before the first block with this time or a later one (Unix time).
             to_time: Stop before the first block with a later time (Unix time).
-            skip_pruned: True to start with the first block that the node stores. If a height above 0 or a time asks for
-                earlier ones, the field `missing` lists them.
+            skip_pruned: True to start with the first block that the node stores. If earlier blocks were requested, by
+                time or by a height above 0, the field `missing` lists them.
 
         Raises:
             NodeChainError: The chain changed five times during the listing.
@@ -395,7 +395,7 @@ class FullNode:
 
 
 def _missing_above(info: ChainInfo, last: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the heights above the tip up to `last`, or up to the best header of a node that is far behind it."""
+    """Return the heights above the tip up to `last`, or up to the node's best header if the node is far behind it."""
     if last is None and (info.is_initial_download or info.headers > info.height + _BEHIND):
         last = info.headers
     return () if last is None or last <= info.height else ((info.height + 1, last),)

@@ -41,7 +41,7 @@ _BUSY = (
 class RpcLimits:
     """Number of connections, and timeouts, for requests to a node.
 
-    Raises ParameterError for a value that is not above 0.
+    Raises ParameterError if a value is not above 0.
     """
 
     connections: int = 4
@@ -106,7 +106,7 @@ class HttpClient:
             headers={"Accept-Encoding": "identity", "User-Agent": "spvfilter"},
             verify=ssl.create_default_context() if endpoint.scheme == "https" else False,
             follow_redirects=False,
-            trust_env=False,  # no proxies, and no passwords of .netrc
+            trust_env=False,  # no proxies, and no passwords from .netrc
             timeout=library.Timeout(limits.answer_s, connect=limits.connect_s),
             limits=library.Limits(max_connections=limits.connections, max_keepalive_connections=limits.connections),
         )
@@ -115,11 +115,11 @@ class HttpClient:
         await self._client.aclose()
 
     async def get(self, path: str, most: int) -> Reply:
-        """Send a GET request. Raises NodeUnreachableError, or NodeAnswerError for more than `most` bytes."""
+        """Send a GET request. Raises NodeUnreachableError, or NodeAnswerError if the answer exceeds `most` bytes."""
         return await self._ask("GET", path, most, None, {})
 
     async def post(self, path: str, most: int, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Send a POST request with JSON. Raises NodeUnreachableError, or NodeAnswerError for more than `most` bytes."""
+        """Send a POST request with JSON. Raises the same errors as `get`."""
         return await self._ask("POST", path, most, body, {"Content-Type": "application/json", **headers})
 
     async def _ask(self, method: str, path: str, most: int, body: bytes | None, headers: Mapping[str, str]) -> Reply:

@@ -82,7 +82,7 @@ class JsonRpc:
                 raise each
             header = parsed_hex(each, HEADER_SIZE, self._endpoint)
             if len(header) != HEADER_SIZE:
-                raise NodeAnswerError(f"{self._endpoint}: a header is {HEADER_SIZE} bytes long, not {len(header)}")
+                raise NodeAnswerError(f"{self._endpoint}: a header must be {HEADER_SIZE} bytes long, not {len(header)}")
             headers += header
         return bytes(headers)
 
@@ -204,7 +204,7 @@ class JsonRpc:
         """
         code = error.get("code") if isinstance(error, dict) else None
         told = error.get("message") if isinstance(error, dict) else None
-        message = redacted(shown(told), self._secret) if isinstance(told, str) else "without a reason"
+        message = redacted(shown(told), self._secret) if isinstance(told, str) else "no reason given"
         if code == _IN_WARMUP:
             raise NodeBusyError(f"{self._endpoint}: starting: {message}")
         number = code if type(code) is int else 0

@@ -31,7 +31,7 @@ _BLOCKS_KEPT = 4  # Published blocks that are kept until the scan takes them (ou
 class TipNotices:
     """Notices from a node that its chain has changed, or that messages were lost.
 
-    Make one with `TipNotices.subscribed`.
+    Create one with `TipNotices.subscribed`.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class TipNotices:
             addresses: tcp://HOST:PORT or ipc://PATH, as in the node's options -zmqpubrawblock and -zmqpubsequence.
 
         Raises:
-            ParameterError: An address is malformed, or the extra `zmq` is not installed.
+            ParameterError: An address is malformed, or the `zmq` extra is not installed.
         """
         notices = cls()
         async with subscription(addresses, _TOPICS, _WAITING) as receive_parts:

@@ -47,7 +47,7 @@ class Patience:
         A failed connection is retried only if `is_known` is True, that is, if the node has answered before.
 
         Raises:
-            NodeError: The call failed and may not be repeated again. This is the error of the last call.
+            NodeError: The call failed, and Patience allows no further repetition. This is the error of the last call.
         """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:

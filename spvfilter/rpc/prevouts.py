@@ -10,7 +10,7 @@ from spvfilter.rpc.endpoint import Endpoint
 from spvfilter.rpc.spent import SpentOutput
 
 _COIN = 100_000_000  # satoshi
-_COIN_HEAD = 8  # bytes of a coin in an answer of getutxos before its output: version and height
+_COIN_HEAD = 8  # bytes of a coin's version and height, before its output, in an answer to getutxos
 
 
 def spent_of_details(found: object, endpoint: Endpoint) -> list[list[SpentOutput]] | None:
@@ -44,7 +44,7 @@ def _height(coin: dict[object, object]) -> int:
 
 
 def parsed_output(found: object, endpoint: Endpoint) -> TxOut | None:
-    """Parse an output with the fields `value` and `scriptPubKey`. None for null.
+    """Parse an output with the fields `value` and `scriptPubKey`, or return None for null.
 
     Raises NodeAnswerError if it is malformed.
     """
@@ -58,7 +58,7 @@ def parsed_output(found: object, endpoint: Endpoint) -> TxOut | None:
 
 
 def parsed_utxos(body: bytes, count: int, endpoint: Endpoint) -> list[TxOut | None]:
-    """Parse the answer of getutxos for `count` outpoints (Core rest.cpp): height, tip, bitmap, and the found coins.
+    """Parse the answer to getutxos for `count` outpoints (Core rest.cpp): height, tip, bitmap, and the found coins.
 
     Raises NodeAnswerError if it is malformed.
     """

@@ -38,7 +38,7 @@ _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE o
 class Rest:
     """Requests to a node by REST.
 
-    Status 404 with text means that the node lacks the block, without text that it does not serve the path.
+    Status 404 with text means that the node lacks the block; without text, that it does not serve the path.
     """
 
     headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS
@@ -46,7 +46,7 @@ class Rest:
     def __init__(self, http: HttpClient) -> None:
         self._http = http
         self._endpoint = http.endpoint
-        self._by_old_path = False  # True if the node needs the path of Core before version 24
+        self._by_old_path = False  # True if the node needs the path that Core used before version 24
         self.tells_spent: bool = True
 
     async def info(self) -> ChainInfo:
@@ -143,7 +143,7 @@ class Rest:
     def _body(self, reply: Reply, wanted: str) -> bytes:
         check_status(reply, self._endpoint)
         if reply.status != HTTPStatus.OK:
-            raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'without a reason'}")
+            raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'no reason given'}")
         if reply.content_type != wanted:
             raise NodeAnswerError(
                 f"{self._endpoint}: expected {wanted}, not {reply.content_type[:60]!r}: is this a Bitcoin node?"

@@ -1,4 +1,4 @@
-"""Converts the outputs that a block spends to an undo record.
+"""Convert the outputs that a block spends to an undo record.
 
 The answer of Bitcoin Core 30 by REST (rest.cpp SerializeBlockUndo) is:
 
@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.primitives import TxOut, compact_size, read_compact_size
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY
 
 _LEAST_OUTPUT = 9  # Bytes of the smallest output: value and an empty script.
 _OTHER_SCRIPT = 6  # First type of a script that is not compressed (Core compressor.h nSpecialScripts).
-_UNKNOWN_HEIGHT = b"\x00"  # VARINT of height 0, as the answer has no heights.
+_UNKNOWN_HEIGHT = b"\x00"  # VARINT of height 0, because the answer contains no heights.
 _VERSION = b"\x00"  # VARINT that follows a known height (Core undo.h TxInUndoFormatter).
 
 
@@ -61,13 +61,13 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
     total, at = read_compact_size(answer, 0, "spent transaction count")
     if not 1 <= total <= MAX_BLOCK_TRANSACTIONS:
         raise FormatError(
-            f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {total}",
+            f"a block must contain 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {total}",
             offset=0,
             field="spent transaction count",
         )
     of_coinbase, at = read_compact_size(answer, at, "spent output count")
     if of_coinbase:
-        raise FormatError("the coinbase spends nothing", offset=1, field="spent output count")
+        raise FormatError("the coinbase must not spend outputs", offset=1, field="spent output count")
     pieces = [compact_size(total - 1)]
     for _ in range(total - 1):
         start = at
@@ -82,7 +82,7 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
         for _ in range(count):
             at = _put_coin(answer, at, pieces)
     if at != len(answer):
-        raise FormatError(f"{len(answer) - at} trailing bytes", offset=at, field="spent outputs")
+        raise FormatError(counted(len(answer) - at, "trailing byte"), offset=at, field="spent outputs")
     return _with_checksum(b"".join(pieces), previous)
 
 
@@ -91,12 +91,12 @@ def _with_checksum(undo: bytes, previous: bytes) -> bytes:
 
 
 def _packed_output(value: int, script: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return an output as an undo record has it, with its script as it is."""
+    """Return an output in the form of an undo record, with its script uncompressed."""
     return _varint(_packed_amount(value)), _varint(len(script) + _OTHER_SCRIPT), script
 
 
 def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
-    """Append the undo record's form of the output at offset `at`, and return the offset behind the output."""
+    """Append the undo record's form of the output at offset `at`, and return the offset after the output."""
     value = int.from_bytes(answer[at : at + 8], "little")
     if value > MAX_MONEY:
         raise FormatError(

@@ -21,13 +21,13 @@ Receive = Callable[[], Awaitable[list[bytes]]]
 
 @asynccontextmanager
 async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waiting: int) -> AsyncIterator[Receive]:
-    """Context manager: subscribes to topics, and returns a function that awaits the parts of the next message.
+    """Subscribe to topics. Entering the context returns a function that awaits the parts of the next message.
 
     Addresses have the form tcp://HOST:PORT or ipc://PATH. libzmq queues at most `waiting` messages and drops any more.
     If a publisher is down, the connection is retried. A publisher that sends a message larger than a block is
     disconnected.
 
-    Raises ParameterError if an address is malformed or the extra `zmq` is not installed.
+    Raises ParameterError if an address is malformed or the `zmq` extra is not installed.
     """
     try:
         import zmq
@@ -68,6 +68,6 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
 def missing_between(before: int | None, counter: int) -> int:
     """Return the number of messages that are missing between two counters of a topic.
 
-    The result also differs from 0 after a restart of the node.
+    The result is also nonzero after the node has restarted.
     """
     return 0 if before is None else (counter - before - 1) % _COUNTERS

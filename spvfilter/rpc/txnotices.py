@@ -21,7 +21,7 @@ _RECENT = 1_000
 
 @public
 class TxNotices:
-    """The raw transactions that a node publishes, as an asynchronous iterator. Made by `TxNotices.subscribed`.
+    """The raw transactions that a node publishes, as an asynchronous iterator. Create one with `TxNotices.subscribed`.
 
     A node publishes a transaction when its mempool accepts it, and again when a block contains it. The iterator never
     ends. If the connection to the node breaks, it is reopened. Lost messages are counted and logged. Cancelling a call,
@@ -52,7 +52,7 @@ class TxNotices:
         """Subscribe to one or more addresses of a node, and return a TxNotices.
 
         Addresses have the form tcp://HOST:PORT or ipc://PATH. Raises ParameterError if an address is malformed or the
-        extra `zmq` is not installed.
+        `zmq` extra is not installed.
         """
         async with subscription(addresses, [_TOPIC], _WAITING) as receive:
             notices = cls(receive)
@@ -105,7 +105,7 @@ class TxNotices:
             self.restarts += 1
             self._recent.clear()
             self._missing.clear()
-            _log.warning("the node's transaction counter started again: some may be missing")
+            _log.warning("the node's transaction counter restarted: some transactions may be missing")
             return
         self.lost += missing
         self._missing.update(dict.fromkeys(range(max(before + 1, counter - _RECENT), counter)))

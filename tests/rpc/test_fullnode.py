@@ -407,7 +407,7 @@ def rpc_answer(value: object) -> bytes:
         (rpc_answer([]), "expected 1 result with the ids"),
         (rpc_answer({"result": 1, "error": None, "id": 77}), "expected 1 result with the ids"),
         (rpc_answer({"result": 1, "error": None, "id": False}), "expected 1 result with the ids"),
-        (rpc_answer({"result": 5, "error": None, "id": 0}), "must be text of at most 4,000,000 bytes in hex"),
+        (rpc_answer({"result": 5, "error": None, "id": 0}), "expected at most 4,000,000 bytes in hex"),
         (rpc_answer({"result": "zz", "error": None, "id": 0}), "not hex"),
         (
             rpc_answer({"result": None, "error": {"code": -32601, "message": "Method not found"}, "id": 0}),
@@ -417,7 +417,7 @@ def rpc_answer(value: object) -> bytes:
             rpc_answer({"result": None, "error": {"code": -32700, "message": "Parse error"}, "id": None}),
             "RPC error -32700: Parse error",
         ),
-        (rpc_answer({"result": None, "error": "an old one", "id": 0}), "RPC error 0: without a reason"),
+        (rpc_answer({"result": None, "error": "an old one", "id": 0}), "RPC error 0: no reason given"),
     ],
 )
 async def test_malformed_rpc_responses_are_errors(core: CoreNode, answer: bytes, cause: str) -> None:

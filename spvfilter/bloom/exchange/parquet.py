@@ -75,7 +75,7 @@ def column_filters(
     If a filter does not contain a key, no row of its row group does.
 
     Args:
-        path: Path of the file, its URL (such as s3://bucket/file, with the extra `remote`), or an open binary file
+        path: Path of the file, its URL (such as s3://bucket/file, with the `remote` extra), or an open binary file
             that can seek. A file that the caller opened stays open.
         column: Name of the column; the parts of a nested name are separated by dots.
         keys: Type of the keys if the column allows several: "bytes" (the default) or "utf-8" for a BYTE_ARRAY, signed

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spvfilter.cli.scan import node
 else:
     asyncio = deferred("asyncio")
-    node = deferred("spvfilter.cli.scan.node")  # it needs the extra `rpc`
+    node = deferred("spvfilter.cli.scan.node")  # it needs the `rpc` extra
 
 _INCOMPLETE = 1  # exit code
 _POLL_S = 0.1  # between two updates of the progress display
