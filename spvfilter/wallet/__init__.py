@@ -1,4 +1,4 @@
-"""A wallet's events, and its database for reading."""
+"""A wallet's events, and read-only access to its database."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class MempoolLayer:
         self.quota.announce(record.txid, groups)
 
     def remove(self, txid: bytes) -> None:
-        """Remove a transaction: it was evicted, confirmed, or broadcast by this wallet."""
+        """Remove a transaction that was evicted, confirmed, or broadcast by this wallet."""
         if txid not in self._room:
             return
         size, matches = self._room.pop(txid)
@@ -68,7 +68,7 @@ class MempoolLayer:
             self._ended[txid] = None
 
     def is_ended(self, txid: bytes) -> bool:
-        """True if a transaction is conflicted or inactive. Its descendants then are too."""
+        """True if a transaction is conflicted or inactive. If so, its descendants are as well."""
         return txid in self._ended
 
     @property

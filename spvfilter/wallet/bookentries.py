@@ -32,7 +32,7 @@ class Entries:
         accounts: Mapping[bytes, str | None] | None = None,
         like: int | None = None,
     ) -> range:
-        """Store new entries, and return their row ids. The watch list gets the entries once they are stored.
+        """Store new entries, and return their row ids. Add them to the watch list only once they are stored.
 
         Args:
             entries: The entries, each with its label.
@@ -48,7 +48,7 @@ class Entries:
     def store_payment(self, name: str, script: bytes, found: Found) -> bytes | None:
         """Store a silent payment to a keychain, and watch its script. Returns the script if it is new to the keychain.
 
-        Blocks that were searched for the keychain count for its script as well.
+        Blocks that were searched for the keychain count for the script as well.
         """
         windows, keychain = self._watch.windows, self._watch.windows.get(name)
         if not is_silent(keychain):
@@ -106,7 +106,7 @@ class Entries:
         return labels, claimed
 
     def rename_account(self, old: str, new: str) -> None:
-        """Rename an account. Raises UnknownAccountError, ParameterError."""
+        """Rename an account. Raises UnknownAccountError and ParameterError."""
         self._changes.seal()
         self._watch.rename_account(old, new)
         self._changes.change_account(AccountChange(old, new))

@@ -1,4 +1,4 @@
-"""The books' facts about the inputs of a transaction, to check the transaction."""
+"""Facts from the books about a transaction's inputs, for checking the transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BookFacts:
     Args:
         books: The books.
         chain: The best chain. Without it, lock times and coinbases are not checked.
-        fee_limits: Function that returns the limits of connected peers.
+        fee_limits: Function that returns the fee limits of connected peers.
         is_accepted: Function that returns True if a peer has accepted one of the wallet's own transactions, by its
             txid.
     """
@@ -52,7 +52,7 @@ class BookFacts:
 
     @property
     def fee_limits(self) -> FeeLimits | None:
-        """The limits of connected peers; None if there are none."""
+        """The fee limits of connected peers, or None if there are none."""
         return self._fee_limits()
 
     def median_time(self, height: int) -> int:
@@ -61,7 +61,7 @@ class BookFacts:
         return self._chain.median_time_at(height)
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return the known facts about the transaction of an outpoint."""
+        """Return what the books know about the transaction that an outpoint names."""
         place, record = OutPoint.parse(outpoint), self._books.intake.known(outpoint[:32])
         if record is not None:
             tx, anchor = Transaction.parse(record.raw), self._books.facts.anchor(record.txid)
@@ -111,7 +111,7 @@ class BookFacts:
         return None
 
     def replaced(self, tx: Transaction) -> list[Replaced]:
-        """Return the wallet's own pending transactions that share inputs."""
+        """Return the wallet's own pending transactions that share an input with `tx`."""
         rivals = dict.fromkeys(txid for outpoint in tx.inputs for txid in self._books.facts.spenders(outpoint))
         return [
             Replaced(txid, self._family_fee(record), self._is_accepted(txid))
@@ -123,7 +123,7 @@ class BookFacts:
         ]
 
     def _family_fee(self, record: TxRecord) -> int:
-        """Return the fees of a transaction and of its pending descendants, as far as they are known."""
+        """Return the total fees of a transaction and its pending descendants, as far as they are known."""
         family, total = {record.txid: record}, 0
         waiting = [record]
         for each in waiting:  # grows while it is walked
@@ -146,6 +146,6 @@ class BookFacts:
         return total
 
     def was_refused(self, tx: Transaction) -> bool:
-        """Return True if peers refused these bytes."""
+        """Return True if peers have refused exactly these bytes."""
         record = self._books.facts.record(tx.txid)
         return record is not None and record.raw == tx.raw and record.active_drop is DropReason.REJECTED

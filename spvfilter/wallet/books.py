@@ -59,7 +59,7 @@ from spvfilter.watch.watchlist import WatchList
 KEPT_DEPTH = 300
 """Blocks below the searched height whose transactions are kept in memory for reorganizations (our choice)."""
 _FORGOTTEN_AT_ONCE = 1_000
-"""Transactions of deeper blocks that one block lets the books forget. The next blocks do the rest (our choice)."""
+"""Largest number of transactions in deeper blocks that the books forget with each new block (our choice)."""
 
 
 class Books:
@@ -77,7 +77,7 @@ class Books:
         Without `verify`, signatures are not checked.
         """
         self.watch: TxOutIndex = watch.index
-        """It learns outpoints only from blocks and from the wallet's own transactions."""
+        """The watch list's index, which learns outpoints only from blocks and from the wallet's own transactions."""
         self._changes = Changes(self.watch)
         self.searches: Searches = Searches(self._changes, saved)
         """The cursor of the search."""
@@ -101,10 +101,10 @@ class Books:
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
         self.seeks_double_spends: bool = False
-        """True if a rescan looks for double spends of all pending payments, even of old ones."""
+        """True if a rescan looks for double spends of all pending payments, even old ones."""
         self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
         self.opening: list[WalletEvent] = self._load(saved)
-        """Events of the difference between the database and its facts, such as after a migration."""
+        """Events for differences between the database and the facts in it, such as after a migration."""
 
     def _load(self, saved: SavedBooks) -> list[WalletEvent]:
         facts = self.facts
@@ -205,7 +205,7 @@ class Books:
         return self.searches.blocks
 
     def matches(self) -> Iterator[MatchFound]:
-        """Every match that counts: confirmed ones in ascending height, then unconfirmed ones."""
+        """Every match that counts: confirmed ones by ascending height, then unconfirmed ones."""
         yield from (
             MatchFound(self.reports.match_of(found.hit, found), found.completeness) for found in self.facts.confirmed
         )
@@ -228,7 +228,7 @@ class Books:
         return whole(self.connect_in_parts(block, hits))
 
     def connect_in_parts(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[WalletEvent]]:
-        """Like `connect`, in parts. The cursor moves with the last one."""
+        """Like `connect`, in parts. The cursor moves with the last part."""
         assert block.height == self.searches.cursor + 1
         self.watch.table.learn(hits)
         self.filtered.note(block, hits)
@@ -291,7 +291,7 @@ class Books:
         return touched
 
     def _forget_deep(self) -> None:
-        """Forget foreign records of deep blocks, unless an unconfirmed transaction touches them."""
+        """Forget foreign records in deep blocks, unless an unconfirmed transaction touches them."""
         for txid in self.facts.forget_deep(self.searches.searched - KEPT_DEPTH, KEPT_DEPTH, _FORGOTTEN_AT_ONCE):
             self.judgement.forget(txid)
             if not self.facts.confirmed.has_tx(txid):
@@ -329,8 +329,8 @@ class Books:
     def disconnect(self, fork: int, hashes: Sequence[bytes], headers: bytes, now: int) -> list[WalletEvent]:
         """Disconnect the blocks above height `fork`, and store the headers that replace them.
 
-        Their transactions become unconfirmed again. A coinbase and its descendants conflict until a block contains
-        them.
+        Their transactions become unconfirmed again. A coinbase and its descendants are conflicted until a block
+        contains them.
 
         Args:
             fork: Height of the last common block.
@@ -374,7 +374,7 @@ class Books:
             raw: The transaction.
             now: The current Unix time.
             groups: The network groups.
-            quorum: It counts once this many network groups have announced it.
+            quorum: Number of network groups that must announce the transaction before it counts.
         """
         return whole(self.observe_in_parts(raw, now, groups=groups, quorum=quorum))
 
@@ -449,7 +449,7 @@ class Books:
         return (yield from self._settling([txid]))
 
     def announce_later(self, txid: bytes, now: int) -> list[WalletEvent]:
-        """Record that a peer announced a transaction after its conflict. This renews its observation at most once."""
+        """Record that a peer announced a transaction that does not count. This renews its observation at most once."""
         return whole(self.announce_later_in_parts(txid, now))
 
     def announce_later_in_parts(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
@@ -487,7 +487,7 @@ class Books:
         return self._settle([*touched, *self.facts.give_evidence(record.txid)])
 
     def abandon(self, txid: bytes, *, is_unsent: bool = False) -> list[WalletEvent]:
-        """Abandon one of our unconfirmed transactions (`check_abandon`), and our versions that it replaced.
+        """Abandon one of our unconfirmed transactions (`check_abandon`), and our own versions that it replaced.
 
         If `is_unsent` is True, no peer can have it, so the versions that it replaced count again.
         """
@@ -511,13 +511,13 @@ class Books:
         return self._drop([txid], DropReason.REJECTED)
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62, most: int = 20) -> list[WalletEvent]:
-        """Drop transactions that were unconfirmed for 336 hours.
+        """Expire transactions that have been unconfirmed for 336 hours.
 
         Args:
             now: The current Unix time.
-            began: When this run began. Transactions from before it expire only if `proven` is also late enough.
+            began: When this run began. An older transaction expires only if `proven`, too, has reached its expiry time.
             proven: Median time of the latest blocks.
-            most: Largest number of transactions to drop.
+            most: Largest number of transactions to expire.
         """
         due = [
             record.txid
@@ -552,7 +552,7 @@ class Books:
         self._rows.write_all(filter(self.reports.is_uncounted, self.hits.of_entries(labels)))
 
     def store_account(self, plan: AccountPlan) -> None:
-        """Store an account. The watch list gets it once it is stored."""
+        """Store an account. Add it to the watch list only once it is stored."""
         self._changes.seal()
         labels, claimed = self.entries.store_account(plan)
         self._write_uncounted(labels)
@@ -560,7 +560,7 @@ class Books:
         self._changes.seal()
 
     def claim(self, account: str, entries: Sequence[int]) -> None:
-        """Store that entries belong to an account. The watch list already knows, or learns it when a window moves."""
+        """Record that entries belong to an account. The watch list already knows, or learns it when a window moves."""
         self._changes.change_account(AccountChange(account, claimed=entries))
         self._rows.write_all(self.hits.of_entries(set(entries)))
 
@@ -569,7 +569,7 @@ class Books:
 
         Args:
             change: The current watch list without the entries, or without an account.
-            tell: Function to call with the events, which belong in the commit of that change.
+            tell: Function to call with the events, which are committed together with that change.
         """
         whole(self.remove_entries_in_parts(change, tell))
 
@@ -606,7 +606,7 @@ class Books:
             yield from repeat(None, len(told))
 
     def _forget_lost(self, txids: Iterable[bytes]) -> Parts[None]:
-        """Forget the transactions of blocks that no longer match an entry, unless unconfirmed ones need them."""
+        """Forget confirmed transactions that no longer match an entry, unless unconfirmed ones need them."""
         facts = self.facts
         for txid, is_stop in counted(txids):
             if is_stop:
@@ -633,7 +633,7 @@ class Books:
         return bool(self._unmatched) or self.intake.due_groups is not None
 
     def match_some(self, most: int = 20) -> list[WalletEvent]:
-        """Match a few unconfirmed transactions against new entries; after the last of them, the recent orphans.
+        """Match a few unconfirmed transactions against new entries and, after the last of them, the recent orphans.
 
         Orphans related to a stored transaction are also admitted here if there were too many for one step.
         """
@@ -655,10 +655,9 @@ class Books:
     # Filters
 
     def bloom_elements(self) -> list[bytes]:
-        """The elements of a BIP-37 filter: entries, outputs of blocks and of the wallet's own transactions, and their
-        inputs.
+        """The elements of a BIP-37 filter: entries, known outputs, and inputs of the wallet's own pending transactions.
 
-        Foreign unconfirmed transactions never change them. Raises InexpressibleError.
+        Foreign unconfirmed transactions never change the elements. Raises InexpressibleError.
         """
         return list(dict.fromkeys((*self.watch.bloom_elements(), *self._own_inputs())))
 

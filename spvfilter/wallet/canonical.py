@@ -14,9 +14,8 @@ of the transaction itself and its known unconfirmed ancestors.
 5. A foreign transaction waits while there is no evidence for it or for one of its known descendants. Until then it
    replaces nothing.
 6. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
-   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. A
-   transaction of the wallet that lost only because no peer has requested it yet waits, together with its parents of
-   the wallet.
+   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. If a
+   transaction of the wallet lost only because no peer has requested it yet, it waits, as do its own parents.
 
 An input whose parent is unknown conflicts with nothing but another spend of it.
 
@@ -24,7 +23,7 @@ Ranks, from high to low, with equal ranks decided by txid:
 
 - the wallet's own transactions that a peer requested or announced, the latest broadcast first: a peer may replay any
   older version that was signed, so no foreign transaction outranks them
-- the wallet's other own transactions, the latest broadcast first
+- the wallet's other transactions, the latest broadcast first
 - foreign transactions with valid signatures for our coins, the latest observation first
 - other foreign transactions that were observed in a mempool, the latest observation first
 - transactions that were found only in stale blocks, the greatest height first
@@ -52,13 +51,13 @@ class Status(StrEnum):
     REPLACED = "replaced"
     """A canonical transaction spends an input of it or of one of its ancestors. A block may still contain it."""
     CONFLICTED = "conflicted"
-    """No block can contain it on the present best chain, because of a confirmed transaction or rule 2."""
+    """No block can contain it on the current best chain, because of a confirmed transaction or rule 2."""
     ABANDONED = "abandoned"
     """Inactive: the user abandoned it or one of its ancestors."""
     REJECTED = "rejected"
     """Inactive: peers rejected it or one of its ancestors."""
     EXPIRED = "expired"
-    """Inactive: it or one of its ancestors was unconfirmed for 336 hours."""
+    """Inactive: it or one of its ancestors remained unconfirmed for 336 hours."""
     WAITING = "waiting"
     """It does not count yet: a foreign one waits for evidence, one of our own until a peer requests it."""
 
@@ -110,7 +109,7 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
 
 
 class _Judgement:
-    """The verdicts on one component so far. Its four methods apply the six rules in their order."""
+    """The verdicts on one component so far. Its four methods apply the six rules in order."""
 
     def __init__(self, component: Component) -> None:
         self.verdicts: dict[bytes, Verdict] = {}
@@ -157,7 +156,7 @@ class _Judgement:
             if is_parent or record.is_anchored(best_chain):
                 self.verdicts[txid] = Verdict(Status.CONFIRMED)
                 for outpoint in record.inputs:
-                    # in an invalid chain two transactions may claim it: the lesser txid gets it
+                    # in an invalid chain two transactions may claim it: the lower txid gets it
                     self._claims[outpoint] = min(txid, self._claims.get(outpoint, txid))
         for outpoint in [each for each, txid in self._missing.items() if txid in self.verdicts]:
             self._claims.setdefault(outpoint, self._missing.pop(outpoint))
@@ -174,7 +173,7 @@ class _Judgement:
                     self.verdicts[txid] = verdict
 
     def _ruled_out(self, txid: bytes) -> Verdict | None:
-        """The verdict that rule 3, rule 4 or a parent gives to a transaction, after its parents are judged; or None."""
+        """The verdict that rule 3, rule 4 or a parent gives a transaction whose parents have been judged, or None."""
         for outpoint in self._records[txid].inputs:
             if outpoint in self._claims:
                 return Verdict(Status.CONFLICTED, self._claims[outpoint])
@@ -216,7 +215,7 @@ class _Judgement:
     # Rule 5
 
     def defer(self) -> None:
-        """Let the transactions wait for which there is no evidence."""
+        """Let transactions wait if there is no evidence for them."""
         supported = set[bytes]()
         for txid in reversed(self._order):
             if self._records[txid].has_evidence or any(child in supported for child in self._children[txid]):
@@ -227,7 +226,7 @@ class _Judgement:
     # Rule 6
 
     def choose(self) -> None:
-        """Choose canonical transactions among the others by rank."""
+        """Choose canonical transactions from among the rest, by rank."""
         waiting = [txid for txid in self._order if txid not in self.verdicts]
         replaced_by, rivals = dict[bytes, bytes](), dict[bytes, list[bytes]]()
         for txid in sorted(waiting, key=lambda txid: _rank(self._records[txid]), reverse=True):
@@ -245,7 +244,7 @@ class _Judgement:
             self.verdicts[txid] = Verdict(Status.WAITING if txid in contested else Status.REPLACED, by)
 
     def _contested(self, lost: Container[bytes], rivals: Mapping[bytes, list[bytes]]) -> set[bytes]:
-        """Own transactions that lost only against earlier broadcasts, which peers have requested, and their parents.
+        """The wallet's transactions that lost only to earlier broadcasts that peers have requested, and their parents.
 
         Args:
             lost: The transactions that lost.
@@ -272,7 +271,7 @@ class _Judgement:
     def _undecided(
         self, txid: bytes, relatives: Mapping[bytes, list[bytes]], known: Container[bytes] = ()
     ) -> list[bytes]:
-        """A transaction and its ancestors or descendants, as far as they have no verdict and are not `known`."""
+        """A transaction and its ancestors or descendants, except any that are judged already or `known`."""
         found = [each for each in (txid,) if each not in self.verdicts and each not in known]
         met = set(found)
         for each in found:  # grows while it is walked
@@ -284,7 +283,7 @@ class _Judgement:
 
 
 def _rank(record: TxRecord) -> tuple[int, int, bytes]:
-    """The rank of a transaction for rule 6. No two transactions have an equal rank."""
+    """The rank of a transaction for rule 6. No two transactions have the same rank."""
     if record.broadcast_seq is not None:
         return 4 if record.was_requested else 3, record.broadcast_seq, record.txid
     if record.last_seen:

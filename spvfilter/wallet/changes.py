@@ -15,7 +15,7 @@ from spvfilter.watch.silentkeychain import SilentKeychain
 
 
 class Changes:
-    """The batch that collects changes, and sealed batches, which must be applied before it.
+    """The batch that collects changes, and the sealed batches that must be applied before it.
 
     Two changes are computed only once a batch is complete: which blocks have been searched, and which keychain indexes
     have been used.
@@ -110,7 +110,7 @@ class Changes:
     # Batches
 
     def seal(self) -> None:
-        """Apply all changes so far before the changes that follow."""
+        """Seal the batch, so that all changes so far are applied before later ones."""
         self._finish()
         self._sealed.append(self.batch)
         self.batch = Batch()

@@ -47,7 +47,7 @@ class ConfirmedMatches:
         return len(self._found)
 
     def __iter__(self) -> Iterator[StoredMatch]:
-        """Yield the matches in ascending height."""
+        """Yield the matches by ascending height."""
         for height in sorted(self._at):
             yield from self.at(height)
 
@@ -103,7 +103,7 @@ class ConfirmedMatches:
         return [self._found[mark] for mark in proven]
 
     def change(self, hit_of: Callable[[Hit], Hit | None]) -> Parts[list[StoredMatch]]:
-        """Change the hit of every match. Remove and return the matches without a new hit, in ascending height."""
+        """Change the hit of every match. Remove and return, by ascending height, the matches that have no new hit."""
         lost = set[Identity]()
         for (mark, found), is_stop in counted(self._found.items()):
             if is_stop:

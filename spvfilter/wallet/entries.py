@@ -19,11 +19,11 @@ class Renumbering:
     def __init__(
         self, watch: TxOutIndex, removed: Collection[int], name: str | None = None, stay: Sequence[int] = ()
     ) -> None:
-        """Compute the remaining watch list. Another thread may do this while the entries of the list stay the same.
+        """Compute the remaining watch list. Another thread may do this, as long as the list's entries do not change.
 
         Args:
             watch: The watch list before the change.
-            removed: Numbers of the entries.
+            removed: Numbers of the entries to remove.
             name: Account that is removed with these entries; None for no account.
             stay: Numbers of entries of the account that stay in the watch list.
         """
@@ -34,12 +34,12 @@ class Renumbering:
         """Account that is removed; None for no account."""
         self.stay: Sequence[int] = stay
         """Numbers of entries of the account that stay."""
-        self._shifts = [number - below for below, number in enumerate(self.removed)]  # first new number behind each
+        self._shifts = [number - below for below, number in enumerate(self.removed)]  # first new number after each
         self.left: TxOutIndex = watch.without_coins(self._removed, name)
-        """The watch list without these entries. It has outpoints after `take_coins`."""
+        """The watch list without these entries. It contains outpoints only after `take_coins`."""
         entries = map(watch.table.entry, self.removed)
         self.scripts: list[bytes] = [value for kind, value in entries if kind == EntryKind.SCRIPT]
-        """Scripts of the removed entries, and after `take_coins` also of removed outpoints."""
+        """Scripts of the removed entries and, after `take_coins`, of the removed outpoints."""
 
     @classmethod
     def of_account(cls, watch: TxOutIndex, name: str) -> Self:
@@ -56,7 +56,7 @@ class Renumbering:
                 yield
 
     def hit(self, hit: Hit) -> Hit | None:
-        """The hit under the new number of an entry that it matches; None if it matches no remaining entry."""
+        """The hit with the new number of a remaining entry that it matches; None if it matches none."""
         if hit.entry not in self._removed:
             below = bisect_left(self.removed, hit.entry)
             return Hit(*hit[:7], hit.entry - below, hit.fee) if below else hit  # three times as fast as _replace
@@ -75,11 +75,11 @@ class Renumbering:
         return self.left.label(number - bisect_left(self.removed, number))
 
     def under_old(self, hit: Hit) -> Hit:
-        """Return a result of `hit` under the old number of its entry."""
+        """Return a hit that `hit` has renumbered, with the old number of its entry."""
         return hit._replace(entry=hit.entry + bisect_right(self._shifts, hit.entry))
 
     def ids(self, ids: Sequence[int]) -> list[int]:
-        """The ids, by number, of the remaining entries."""
+        """The ids of the remaining entries, by their new numbers."""
         left, first = list[int](), 0
         for number in self.removed:
             left += ids[first:number]

@@ -31,9 +31,11 @@ class Reason(StrEnum):
     REMOVED = "removed"
     """The entry of the match is no longer watched."""
     EXPIRED = "expired"
-    """The transaction was unconfirmed for 336 hours (Core's DEFAULT_MEMPOOL_EXPIRY_HOURS)."""
+    """The transaction remained unconfirmed for 336 hours (Core's DEFAULT_MEMPOOL_EXPIRY_HOURS)."""
     SIZELIMIT = "sizelimit"
-    """One network group announced too many unconfirmed transactions, this one lately. A block may still confirm it.
+    """One network group announced too many unconfirmed transactions, and this was one of the latest.
+
+    A block may still confirm the transaction.
     """
     REFUSED = "refused"
     """The wallet broadcast the transaction or an ancestor, and every peer that received it refused it."""
@@ -110,7 +112,7 @@ class MatchUnconfirmed:
 class TxReplaced:
     """An unconfirmed transaction was replaced. Events that withdraw its matches and find new ones follow.
 
-    If somebody else's transaction double-spends one of the wallet's own, it is reported as replaced.
+    If somebody else's transaction double-spends one of the wallet's own, the wallet's is reported as replaced.
     """
 
     txid: bytes
@@ -134,7 +136,7 @@ class TxReplaced:
 @public
 @dataclass(frozen=True, slots=True)
 class BlockConnected:
-    """The client has searched the blocks of the best chain up to this one. The events of its matches follow.
+    """The client has searched the blocks of the best chain up to this one. The events for its matches follow.
 
     At the tip there is one event for each block. While the client catches up, there is one event for each block with
     matches and one for the last block. Each event then covers all blocks since the previous one.

@@ -34,7 +34,7 @@ class Facts:
         self._deep: list[tuple[int, bytes]] = []  # heap of heights and txids of confirmed foreign records
 
     def record(self, txid: bytes) -> TxRecord | None:
-        """The facts about a transaction without a block or in a recent block; None if it is not known."""
+        """The record of a transaction that is unconfirmed or in a recent block; None if it is not known."""
         return self.graph.get(txid)
 
     def records(self, txids: Iterable[bytes]) -> list[TxRecord]:
@@ -65,7 +65,7 @@ class Facts:
         return record is not None and record.is_own
 
     def anchor(self, txid: bytes) -> Anchor | None:
-        """The block of the best chain that contains a transaction; None if none does, or if it is deep."""
+        """The block of the best chain that contains a transaction; None if no block does, or if the block is deep."""
         record = self.graph.get(txid)
         return None if record is None else record.anchor_in(self.best)
 
@@ -94,7 +94,7 @@ class Facts:
     # Changes of records
 
     def load(self, txid: bytes, row: StoredTx) -> None:
-        """Take a record from the database."""
+        """Load a record from the database."""
         record = record_of(row)
         seen = record.last_seen, record.broadcast_seq or 0, row.dropped_seq, record.counts_since or 0
         self.number = max(self.number, *seen)
@@ -123,7 +123,7 @@ class Facts:
         self._wtxids[record.wtxid] = record.txid
 
     def leave(self, txid: bytes) -> None:
-        """Record that a block contains a transaction, once the whole block is recorded."""
+        """Record that a block contains a transaction, once the whole block has been recorded."""
         self.without_block.pop(txid, None)
 
     def remove(self, txid: bytes) -> None:

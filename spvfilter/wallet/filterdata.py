@@ -13,7 +13,7 @@ from spvfilter.watch.watchlist import WatchList
 
 
 def stored_elements(checked: Checked, network: Network, tip: int) -> list[bytes]:
-    """Return the elements. `tip` is the height of the best chain. Raises InexpressibleError, StoreCorruptError."""
+    """Return the elements. `tip` is the height of the best chain. Raises InexpressibleError and StoreCorruptError."""
     refuse_silent([name for _, name, *_ in checked("keychains", "FROM keychains WHERE descriptor GLOB 'sp(*'", ())])
     watch = WatchList(network)
     entries = {

@@ -25,15 +25,15 @@ class ForeignEvents:
     """Recognizes foreign events, and combines them until a step ends.
 
     An event is foreign if it is about somebody else's unconfirmed transaction that has never been in a block. An
-    attacker can cause any number of these events, so the database keeps fewer of them than of others. If a match is
-    found and withdrawn in one step, nothing has changed, so neither event is reported.
+    attacker can cause any number of these events, so the database keeps fewer of them than of other events. If a match
+    is found and withdrawn in one step, nothing has changed, so neither event is reported.
     """
 
     def __init__(self, is_own: Callable[[bytes], bool], mined: Iterable[bytes] = ()) -> None:
         """Begin without events.
 
         Args:
-            is_own: Says whether this wallet broadcast the transaction with a txid.
+            is_own: Function that returns True if this wallet broadcast the transaction with a given txid.
             mined: Txids of transactions whose blocks left the best chain.
         """
         self._is_own = is_own
@@ -76,7 +76,7 @@ class ForeignEvents:
                 self._joined[txid] = event
                 return []
             case MatchWithdrawn(reason=Reason.REMOVED):
-                return [*self.take(), event]  # the entry, and perhaps its account, go with the present changes
+                return [*self.take(), event]  # the entry, and perhaps its account, go with the current changes
             case MatchFound(found) | MatchWithdrawn(found):
                 return self._join(event, found)
             case MatchConfirmed() | MatchUnconfirmed() | BlockConnected() | BlockDisconnected() | RunStarted():
@@ -87,7 +87,7 @@ class ForeignEvents:
     def _join(self, event: MatchFound | MatchWithdrawn, found: Match) -> list[WalletEvent]:
         key = Identity(found.kind is MatchKind.INPUT, found.txid, found.index)
         if isinstance(event, MatchFound):
-            self._joined.pop(found.txid, None)  # it is not replaced any more
+            self._joined.pop(found.txid, None)  # it is no longer replaced
         told = list[WalletEvent]()
         match self._joined.get(key):
             case None:

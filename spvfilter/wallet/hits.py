@@ -45,7 +45,7 @@ class Hits:
         return [txid for txid, hits in self._hits.items() if any(hit.entry in entries for hit in hits.values())]
 
     def match(self, record: TxRecord) -> dict[Identity, Hit]:
-        """The matches of a transaction: by the watch table, and by outputs of unconfirmed transactions."""
+        """The matches of a transaction with the watch table, and with outputs of unconfirmed transactions."""
         hits = self._watch.table.scan_tx(record.raw)
         spent = {hit.n for hit in hits if hit.spend}
         for n, outpoint in enumerate(record.inputs if record.fault is None else ()):
@@ -67,7 +67,7 @@ class Hits:
         self._hits.pop(txid, None)
 
     def replace(self, hits: Mapping[bytes, dict[Identity, Hit]]) -> None:
-        """Replace the matches of transactions, by txid, after entries were removed."""
+        """Replace the matches of transactions, by txid, after the removal of entries."""
         self._hits |= hits
 
     # Values
@@ -82,7 +82,7 @@ class Hits:
         return Transaction.parse(parent.raw).outputs[index].value
 
     def coin_value(self, outpoint: bytes) -> int | None:
-        """The value of an output in satoshi, if the watch table knows it, else None."""
+        """The value of an output in satoshi if the watch table knows it, or None."""
         coin = self._watch.table.coin(outpoint)
         return None if coin is None or coin.value == NO_VALUE else coin.value
 

@@ -26,7 +26,7 @@ Verify = Callable[[Transaction, Sequence[TxOut | None], Sequence[int]], SpendChe
 
 
 _MOST_WALKED = 500
-"""Records and inputs that are walked until the other orphans wait for the next step (our choice)."""
+"""Number of records and inputs to walk before the remaining orphans wait for the next step (our choice)."""
 _OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED, Status.WAITING)  # a block may still contain it
 
 
@@ -57,7 +57,7 @@ class Intake:
         """Foreign unconfirmed transactions without a match or a link to one."""
         self.turned_away: int = 0
         """Number of foreign payments that were dropped or evicted because of a limit since the start."""
-        self._turned_away: list[bytes] = []  # txids and wtxids of transactions that found no room or were evicted
+        self._turned_away: list[bytes] = []  # txids and wtxids of transactions that did not fit or were evicted
         self._due: dict[bytes, None] = {}  # txids of orphans that touch a kept transaction or may match
 
     def take_turned_away(self) -> list[bytes]:
@@ -137,7 +137,7 @@ class Intake:
         return lowered
 
     def verify_returned(self, txids: Iterable[bytes]) -> list[bytes]:
-        """Verify those foreign transactions of the mempool layer that spend coins of the wallet.
+        """Verify the foreign transactions in the mempool layer that spend the wallet's coins.
 
         They came from the database or from disconnected blocks, not from peers. Returns the txids whose verdicts may
         change.
@@ -266,7 +266,7 @@ class Intake:
         return self._hits.is_match(record.txid) and record.active_drop is None
 
     def _is_invalid(self, record: TxRecord) -> bool:
-        """True if a transaction spends an output that its parent lacks, or pays more than its inputs have.
+        """True if a transaction spends an output that its parent lacks, or pays more than its inputs are worth.
 
         Inputs with an unknown parent may have any value.
         """
@@ -292,7 +292,7 @@ class Intake:
     # Signatures
 
     def _verified(self, record: TxRecord, hits: Mapping[Identity, Hit]) -> TxRecord | None:
-        """Verify the signatures of a foreign record for coins of the wallet. Returns None if one of them is wrong."""
+        """Verify the signatures of a foreign record for the wallet's coins. Returns None if one of them is wrong."""
         mine = [hit for hit in hits.values() if hit.spend]
         if self._verify is None or not mine or record.is_own:
             return record
@@ -321,13 +321,16 @@ class Intake:
     # Eviction
 
     def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
-        """Evict foreign transactions until all bounds hold, and return the txids whose verdicts may change."""
+        """Evict foreign transactions until no bound is exceeded, and return the txids whose verdicts may change."""
         if any(self._facts.is_own(each) for each in self._facts.graph.descendants(record.txid)):
             return self._bound_ancestors(record)
         return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
 
     def _bound_ancestors(self, record: TxRecord) -> list[bytes]:
-        """Remove an ancestor of one of ours if its component is full. Its descendants are judged without it."""
+        """Remove a foreign ancestor of our own transaction if its component is too large.
+
+        Its descendants are judged without it.
+        """
         pooled = self._pooled(self._facts.graph.component(record.txid, self._facts.best).records)
         if not self._is_too_large(pooled):
             return []
@@ -402,7 +405,7 @@ class Intake:
         )
 
     def _near(self, record: TxRecord) -> list[TxRecord]:
-        """The foreign records in the component of an unconfirmed record that may be evicted, but not the record."""
+        """The foreign records in an unconfirmed record's component that may be evicted, except the record itself."""
         graph = self._facts.graph
         limits = self.pool.limits  # the search goes beyond them, but not far
         near, is_whole = graph.nearby(
@@ -410,7 +413,7 @@ class Intake:
         )
         txids = [each.txid for each in near]
         if is_whole and not record.is_own and not any(each.is_own for each in near):
-            return self._pooled(txids)  # without a look at the descendants of each
+            return self._pooled(txids)  # without looking at the descendants of each
         return self._evictable(txids)
 
     def _bound_layer(self, record: TxRecord, groups: Groups) -> list[bytes]:
@@ -421,7 +424,7 @@ class Intake:
         return touched
 
     def _may_evict(self, txid: bytes, newcomer: TxRecord) -> bool:
-        """True if a transaction may be evicted with its descendants for another one."""
+        """True if a transaction may be evicted, with its descendants, to admit another one."""
         family, groups_of = self._facts.graph.descendants(txid), self.pool.quota.groups_of
         if newcomer.txid in family or any(map(self._facts.is_own, family)):
             return False
@@ -458,7 +461,7 @@ class Intake:
         return touched
 
     def _turn_away(self, record: TxRecord, *, for_room: bool = True) -> None:
-        """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
+        """Remove a foreign transaction that is invalid or does not fit. A peer may announce it again."""
         verdict = self._judgement.verdict(record.txid)
         is_open = verdict is None or verdict.counts or verdict.status is Status.WAITING
         is_payment = self._hits.is_match(record.txid) and is_open

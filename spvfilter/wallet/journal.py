@@ -33,7 +33,7 @@ from spvfilter.wallet.events import (
 from spvfilter.watch.match import Match
 
 _LATEST_START = END_OF_NUMBERS - (1 << 40)
-"""Highest number with which a run can begin, whatever the clock says. There is room for many events above it."""
+"""Highest number with which a run can begin, whatever the clock says. It leaves room for many events."""
 KINDS: dict[str, type[WalletEvent]] = {
     "found": MatchFound,
     "confirmed": MatchConfirmed,
@@ -63,7 +63,7 @@ class Journal:
         Args:
             sequence: Number of the last event.
             told: Height of the highest block that the events have connected, as in the database.
-            untold: A block that the last run connected without an event.
+            untold: A block that the previous run connected without an event.
         """
         self.sequence: int = sequence
         self.first: int = sequence + 1  # number of the first event of this run
@@ -79,8 +79,8 @@ class Journal:
 
         Args:
             run_id: Random id of the run, 16 bytes.
-            clock_us: Time of the clock, in microseconds of Unix time.
-            batch: Batch that gets the event.
+            clock_us: The clock's Unix time, in microseconds.
+            batch: Batch to add the event to.
         """
         self.sequence = max(self.sequence, min(clock_us, _LATEST_START) - 1)
         self.first = self.sequence + 1
@@ -181,7 +181,7 @@ def decode(stored: StoredEvent) -> WalletEvent:
 
 
 def _made(cls: type, values: list[Any], **named: Any) -> Any:
-    """Make an event or a match from its stored fields. Older versions wrote fewer, and the rest has defaults."""
+    """Make an event or a match from its stored fields. Older versions wrote fewer fields; the others have defaults."""
     known = _fields(cls)
     if len(values) > len(known):
         raise ValueError(f"{len(values)} fields, but {cls.__name__} has {len(known)}")

@@ -21,7 +21,7 @@ class Judgement:
         """Txids of the foreign transactions that wait for more evidence."""
         self._facts = facts
         self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
-        self._own: tuple[TxRecord, ...] | None = None  # own records without a block, parents first; a cache
+        self._own: tuple[TxRecord, ...] | None = None  # our records without a block, parents first; a cache
         self._started_waiting: dict[bytes, None] = {}
         self._followers: list[dict[bytes, None]] = []
 
@@ -50,7 +50,7 @@ class Judgement:
     def component_of(self, txid: bytes, judged: dict[bytes, Verdict]) -> Component | None:
         """The component of a transaction that must be judged; None if `judged` contains all of it.
 
-        A transaction of a block is added to `judged`.
+        If the transaction is in a block, its verdict is added to `judged`.
         """
         facts = self._facts
         if txid in judged or txid not in facts.graph:
@@ -75,7 +75,7 @@ class Judgement:
         return bool(self._started_waiting)
 
     def take_waiting(self) -> list[bytes]:
-        """The txids of the foreign transactions that have begun waiting since the last call, and still are."""
+        """The txids of the foreign transactions that have begun waiting since the last call, and are still waiting."""
         taken, self._started_waiting = [each for each in self._started_waiting if each in self.waiting], {}
         return taken
 
@@ -122,9 +122,10 @@ class Judgement:
         return record if record is not None and record.is_own and self._facts.is_without_block(txid) else None
 
     def follow_own(self) -> dict[bytes, None]:
-        """Return a dict that collects the txids of own transactions whose record or verdict changes from now on.
+        """Return a dict that collects the txids of the wallet's own transactions whose record or verdict changes.
 
-        The caller empties it after use. It may also contain transactions that no longer belong to the wallet.
+        It covers changes from now on, and the caller empties it after use. It may also contain transactions that no
+        longer belong to the wallet.
         """
         followed = dict[bytes, None]()
         self._followers.append(followed)
@@ -137,7 +138,7 @@ class Judgement:
                 followed[txid] = None
 
     def is_announceable(self, txid: bytes) -> bool:
-        """True if an own transaction is unconfirmed, and counts or will count once a peer requests it.
+        """True if one of our transactions is unconfirmed, and counts or will count once a peer requests it.
 
         Foreign conflicts rank lower and never change that.
         """
@@ -149,7 +150,7 @@ class Judgement:
         return txid not in self._facts.without_block or (verdict is not None and verdict.status is Status.CONFIRMED)
 
     def _with_border(self, component: Component) -> Component:
-        """The component with the confirmed transactions that spend its inputs and outputs."""
+        """The component, with a border of the confirmed transactions that spend its inputs and outputs."""
         border, graph, deep_spender = dict(component.border), self._facts.graph, self._facts.confirmed.spender
         for txid, record in component.records.items():
             alone = (txid,)

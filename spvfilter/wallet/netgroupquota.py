@@ -1,7 +1,7 @@
 """Network group quotas: which foreign unconfirmed transactions are evicted when the mempool layer is full.
 
 Transactions are counted by the set of network groups that announced them. Sets with few groups lose transactions first.
-Among sets of equally many groups, the one with the most transactions loses its latest.
+Among sets with the same number of groups, the one with the most transactions loses its latest.
 
 An attacker in three network groups can announce transactions from seven sets of groups, and so fills at most seven
 shares. Every other set keeps its share.
@@ -46,18 +46,18 @@ class NetgroupQuota:
         return self._parties[max(len(names), 1) - 1]
 
     def groups_of(self, txid: bytes) -> int:
-        """Return how many groups announced a transaction: 1 to `MANY`. None, as after a restart, count as 1."""
+        """Return how many groups announced a transaction: 1 to `MANY`, and 1 if none is known, as after a restart."""
         party = self._party.get(txid)
         return 1 if party is None else max(len(party.names), 1)
 
     def forget(self, txid: bytes) -> None:
-        """Remove a transaction: it was evicted, confirmed, or broadcast by this wallet."""
+        """Remove a transaction that was evicted, confirmed, or broadcast by this wallet."""
         party = self._party.pop(txid, None)
         if party is not None:
             self._of(party.names).remove(party, txid)
 
     def evictable(self, groups: Groups) -> Iterator[bytes]:
-        """Yield transactions that may be evicted for a new transaction of these groups, the best candidate first.
+        """Yield transactions that may be evicted for a new one from these groups, the best candidate first.
 
         A set of groups loses transactions only if it has more of them than the newcomer's set would, or contains fewer
         groups. A candidate that the caller keeps comes last the next time.
@@ -93,11 +93,11 @@ class _Party:
 
 
 class _Parties:
-    """The sets with an equal number of groups. The largest one is known without a search, as there may be many."""
+    """The sets with the same number of groups. The largest is found without a search, as there may be many sets."""
 
     def __init__(self) -> None:
         self._by_names: dict[tuple[str, ...], _Party] = {}
-        self._by_number: dict[int, dict[_Party, None]] = {}  # by how many transactions they have
+        self._by_number: dict[int, dict[_Party, None]] = {}  # by their number of transactions
         self._most = 0  # the greatest of these numbers
 
     @property
@@ -127,7 +127,7 @@ class _Parties:
         self._leave(party)
         del party.txids[txid]
         self._enter(party)
-        if self._most not in self._by_number:  # this set was the largest, and has one transaction less now
+        if self._most not in self._by_number:  # this set was the largest, and has one transaction fewer now
             self._most = len(party.txids)
         if not party.txids:
             del self._by_names[party.names]

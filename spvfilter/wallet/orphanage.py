@@ -16,11 +16,11 @@ MAX_ORPHANS = 500
 MAX_ORPHAN_INPUTS = 25_000
 """Largest number of inputs of all orphans (our choice): each takes 400 bytes."""
 MAX_ORPHAN_SIZE = 100_000
-"""Largest size of one transaction in bytes, that of Core's largest standard transaction."""
+"""Largest size of one transaction in bytes: the size of Core's largest standard transaction."""
 
 
 class Orphan(NamedTuple):
-    """A transaction of the orphanage."""
+    """A transaction in the orphanage."""
 
     record: TxRecord
     """Its record, with the number of its observation."""
@@ -36,7 +36,7 @@ class Orphanage:
     def __init__(self) -> None:
         self._orphans: dict[bytes, Orphan] = {}  # the oldest first
         self._inputs = 0  # of all orphans
-        self._blocks = 0  # number of changes of the chain
+        self._blocks = 0  # number of changes to the chain
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
 
     def __contains__(self, txid: bytes) -> bool:
@@ -103,8 +103,8 @@ class Orphanage:
     def keep_recent(self) -> list[bytes]:
         """Drop the orphans that arrived before the latest block, and return the txids of the others.
 
-        New entries are searched for from the next block on, which would miss an earlier block with one of the older
-        orphans.
+        New entries are searched for from the next block on, so an earlier block with one of the older orphans would be
+        missed.
         """
         for txid in [txid for txid, orphan in self._orphans.items() if orphan.arrived != self._blocks]:
             self._drop(txid)

@@ -1,4 +1,4 @@
-"""Parts: a change to the books that may take several steps of the event loop."""
+"""Changes to the books that may take several iterations of the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 Parts = Generator[None, None, T]
 """A change to the books that pauses after each match or transaction. Nothing else may use the books until it ends."""
 PIECE = 20
-"""Number of matches that are made in one go (our choice)."""
+"""Number of items in a list that `pieces` yields (our choice)."""
 CHEAP = 10
 """Number of cheap items between two pauses (our choice)."""
 
@@ -27,7 +27,7 @@ def whole(parts: Parts[T]) -> T:
 
 
 def pieces(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield successive items together, `PIECE` at a time."""
+    """Yield lists of successive items, `PIECE` at a time."""
     left = iter(items)
     while piece := list(islice(left, PIECE)):
         yield piece

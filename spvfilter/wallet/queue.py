@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Queue:
-    """A queue that is bounded in number and bytes.
+    """A queue that is bounded in count and size.
 
     A network group that sends too much only delays its own transactions. A full queue drops the latest transactions of
     the largest group to make space for others.
@@ -76,7 +76,7 @@ class Queue:
         raw = waiting.popleft()
         self._left(group, raw)
         if waiting:
-            self._waiting[group] = self._waiting.pop(group)  # the group is last now
+            self._waiting[group] = self._waiting.pop(group)  # the group's turn is now last
         return raw, group
 
     def _left(self, group: str, raw: bytes) -> None:

@@ -24,8 +24,8 @@ from spvfilter.wallet.events import RunStarted, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.journal import decode
 
-MAX_PAGE = 10_000  # events of one call
-_PATIENCE_S = 5.0  # for a client that is just opening or closing the file
+MAX_PAGE = 10_000  # events per call
+_PATIENCE_S = 5.0  # seconds to wait for a client that is opening or closing the file
 
 
 @public
@@ -57,17 +57,17 @@ class WalletStore(Views):
             StoreForeignError: The file belongs to another program, or has another schema version.
             StoreCorruptError: The file is damaged.
             StoreReadOnlyError: The file cannot be opened.
-            StoreError: The file does not exist, or a client is just creating it.
+            StoreError: The file does not exist, or a client is still creating it.
         """
         file = Path(path)
         if not file.is_file():
-            raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: is not a file")
+            raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: not a file")
         with translated(file):
             name = f"{file.absolute().as_uri()}?mode=ro"
             db = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
         try:
             with translated(file):
-                db.execute("BEGIN")  # of one moment: a client may be creating it
+                db.execute("BEGIN")  # a single snapshot: a client may be creating it
                 (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if not tables and not db.execute("PRAGMA application_id").fetchone()[0]:
                     raise StoreError(f"{file}: this file does not contain a wallet yet")
@@ -128,7 +128,7 @@ class WalletStore(Views):
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: The values are wrong.
+            ParameterError: The input values are wrong.
             StoreError: The database cannot be read.
         """
         transactions = [Transaction.parse(to_bytes(each)) for each in (*parents, raw_tx)]

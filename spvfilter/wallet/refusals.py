@@ -28,7 +28,7 @@ def refusal(findings: Iterable[CheckFinding], *, is_forced: bool) -> ParameterEr
 
     Args:
         findings: Findings of a check.
-        is_forced: True to ignore findings that peers will refuse it.
+        is_forced: True to ignore findings that peers will refuse the transaction.
     """
     weights = (CheckWeight.INVALID,) if is_forced else (CheckWeight.INVALID, CheckWeight.REFUSED)
     grave = [finding for finding in findings if finding.weight in weights]

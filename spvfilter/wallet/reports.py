@@ -39,7 +39,7 @@ class Reports:
         """Unconfirmed matches that count and were reported, by txid."""
 
     def load(self, hit: Hit) -> None:
-        """Take an unconfirmed match from the database."""
+        """Load an unconfirmed match from the database."""
         self._counted.setdefault(hit.txid, {})[identity(hit)] = hit
 
     def counted(self, txid: bytes) -> Mapping[Identity, Hit]:

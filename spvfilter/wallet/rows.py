@@ -22,7 +22,7 @@ _STATUS = {row: status for status, row in ROW_STATUS.items()} | {TxStatus.CONFIR
 
 
 def status_of(status: TxStatus) -> Status:
-    """Return the verdict's status with which a row was written."""
+    """Return the verdict's status that corresponds to the status stored in a row."""
     return _STATUS[status]
 
 

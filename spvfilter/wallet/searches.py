@@ -70,7 +70,7 @@ class Searches:
         self._changes.put_searched(self.blocks)
 
     def add_entries(self, number: int, like: int | None) -> int:
-        """Add a number of entries, and return the row id of the first. For `like`, see `Searched.add_entries`."""
+        """Add `number` entries, and return the row id of the first. For `like`, see `Searched.add_entries`."""
         first = self.blocks.add_entries(number, like)
         self._changes.put_searched(self.blocks)
         return first

@@ -54,7 +54,7 @@ class DropReason(StrEnum):
     REJECTED = "rejected"
     """Every peer that received it rejected it. A later broadcast or observation revives it."""
     EXPIRED = "expired"
-    """It was unconfirmed for 336 hours. A later broadcast or observation revives it."""
+    """It remained unconfirmed for 336 hours. A later broadcast or observation revives it."""
 
 
 class Signatures(StrEnum):
@@ -95,7 +95,7 @@ class TxRecord(NamedTuple):
     wtxid: bytes
     """Witness txid of `raw`, 32 bytes in wire order."""
     fault: str | None
-    """Why no block may contain this transaction after its coinbase, judging by `raw` alone; None if one may."""
+    """Why no block may contain this transaction after its coinbase, judging by `raw` alone; None if a block may."""
     anchors: frozenset[Anchor] = frozenset()
     """The searched blocks that contain it, including stale ones: a disconnected block stays here."""
     first_seen: int | None = None
@@ -113,15 +113,15 @@ class TxRecord(NamedTuple):
     signatures: Signatures = Signatures.UNKNOWN
     """Whether the signatures for coins of the wallet were verified."""
     counts_since: int | None = None
-    """Number of the observation or block that was enough evidence for it to count, or None. It is never taken back."""
+    """Number of the observation or block that was enough evidence for it to count, or None. It is never reset."""
     announced_by: tuple[str, ...] = ()
-    """Network groups that announced it before it counted; none once a block has contained it."""
+    """Network groups that announced it before it counted; empty once a block has contained it."""
     was_requested: bool = False
     """True if a peer requested or announced it after this wallet broadcast it."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """Make the record of a transaction of which only the bytes are known. Raises FormatError."""
+        """Create the record of a transaction from its bytes alone. Raises FormatError."""
         tx = Transaction.parse(raw)
         inputs = tuple([outpoint for outpoint in tx.inputs if outpoint != NULL_OUTPOINT])
         return cls(tx.txid, raw, inputs, len(tx.span.outputs), tx.wtxid, why_impossible(tx))
@@ -143,7 +143,7 @@ class TxRecord(NamedTuple):
 
     @property
     def has_evidence(self) -> bool:
-        """True if it may count, because this wallet broadcast it or there was more evidence than one announcement."""
+        """True if it may count, because this wallet broadcast it or there is more evidence than one announcement."""
         return self.is_own or self.counts_since is not None
 
     @property
@@ -174,13 +174,13 @@ class TxRecord(NamedTuple):
 
 
 class Component(NamedTuple):
-    """Unconfirmed records that are connected with each other, and the confirmed transactions at their border.
+    """Unconfirmed records that are connected to each other, and the confirmed transactions at their border.
 
     Two records are connected if one spends an output of the other, or if both spend one outpoint.
     """
 
     records: dict[bytes, TxRecord]
-    """The records by txid. No block of the best chain is known to contain one of them."""
+    """The records by txid. No block of the best chain is known to contain any of them."""
     border: dict[bytes, bytes]
     """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it.
 
@@ -339,13 +339,13 @@ class TxGraph:
 
         Args:
             record: The record.
-            best_chain: Contains the anchors that are blocks of the best chain.
-            number: The search ends once it has found more records than this.
+            best_chain: The best chain, which contains some of the records' anchors.
+            number: The search ends once it has found more records than this number.
             size: It ends once their total size exceeds this many bytes.
             links: It ends once more outpoints than this link them.
 
         Returns:
-            The records, and True if these are all.
+            The records, and True if there are no others.
         """
         found, met, walked, walked_size = [record], {record.txid}, set[bytes](), 0
         for each in found:  # grows while it is walked
@@ -374,7 +374,7 @@ class TxGraph:
                 yield component
 
     def links(self, record: TxRecord) -> list[bytes]:
-        """The outpoints that connect a record with others, or would connect it: its inputs and its spent outputs."""
+        """The outpoints that connect a record to others, or would: its inputs and its spent outputs."""
         records, spenders, alone = self._records, self._spenders, (record.txid,)
         inputs = [
             outpoint

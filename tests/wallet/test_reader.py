@@ -171,7 +171,7 @@ def test_malformed_arguments_of_views_are_refused(tmp_path: Path) -> None:
         ):
             with pytest.raises(ParameterError):
                 wrong()
-    with pytest.raises(StoreError, match="is not a file"):
+    with pytest.raises(StoreError, match="not a file"):
         WalletStore.open(tmp_path)
 
 
