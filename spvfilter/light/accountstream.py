@@ -23,7 +23,7 @@ class AccountPage(NamedTuple):
 
 
 Load = Callable[[int, int], Awaitable[AccountPage]]
-"""A function that returns up to n of the account's events after a number."""
+"""A function that returns up to n of the account's events after a given number."""
 
 
 class AccountStream(EventStream):
@@ -55,7 +55,7 @@ class AccountStream(EventStream):
             if not self._is_begun or hub.sequence > read:
                 try:
                     page = await self._load(read, PAGE)
-                except NotRunningError:  # the client was left: the next run gives what follows
+                except NotRunningError:  # the client was left: the next run yields what follows
                     break
                 if self._read == read:  # otherwise another task has read in the meantime
                     self._is_begun, self._read, self._is_removed = True, page.sequence, page.is_removed

@@ -36,7 +36,7 @@ T = TypeVar("T")
 def _of(
     cls: Callable[P, LightClient],
 ) -> Callable[[Callable[[SyncLightClient, LightClient], None]], Callable[Concatenate[SyncLightClient, P], None]]:
-    """Decorate a constructor that takes a LightClient: it then takes LightClient's parameters."""
+    """Decorate a constructor that takes a LightClient: it then takes LightClient's parameters instead."""
 
     def decorate(
         init: Callable[[SyncLightClient, LightClient], None],
@@ -91,7 +91,7 @@ def _iterates(
 
 
 class _Reads(Generic[T]):
-    """A property of LightClient that is read in the client's thread. Some can also be read while it does not run."""
+    """A property of LightClient, read in the client's thread. Some can also be read while the client is not running."""
 
     def __init__(self, of: Callable[[LightClient], T], *, at_any_time: bool = False) -> None:
         self._at_any_time = at_any_time
@@ -142,10 +142,10 @@ class SyncLightClient:
         self._entering = threading.Lock()
         self._thread: ClientThread | None = None
         self._is_left = False
-        self._local = threading.local()  # has the deadline of each thread
+        self._local = threading.local()  # contains the deadline of each thread
 
     def __enter__(self) -> Self:
-        """Start the client's thread and wait until the database is open. Raises what `LightClient` raises."""
+        """Start the client's thread and wait until the database is open. Raises the same errors as `LightClient`."""
         if not self._entering.acquire(blocking=False):
             raise NotRunningError("the client is already running")
         thread = ClientThread(self._client)

@@ -20,7 +20,7 @@ from spvfilter.wire.transport import V2Policy, check_installed, is_installed
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _EARLIEST_DATE_S = 14 * 3_600
-"""Time by which a date begins earlier in the first time zone than in UTC, in seconds."""
+"""Number of seconds by which a date begins earlier in the first time zone than in UTC."""
 _MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
 
 
@@ -55,7 +55,7 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
 
 
 def check_v2(policy: V2Policy | str) -> V2Policy:
-    """Return when to encrypt connections: never if the extra `bip324` is not installed.
+    """Return when to encrypt connections: never if the `bip324` extra is not installed.
 
     Raises ParameterError for an unknown policy, and for "require" without the extra.
     """
@@ -134,7 +134,7 @@ def check_start(from_height: int | None, birthday: int | datetime.date | None, n
     seconds = birthday_of(birthday)
     if seconds > now + TIMESTAMP_WINDOW_S:
         raise ParameterError(
-            f"the birthday {birthday} is in the future: its Unix time is {seconds}, but it is {now:.0f} now"
+            f"the birthday {birthday} is in the future: its Unix time is {seconds}, but now is {now:.0f}"
         )
     return SearchStart(from_height, seconds)
 

@@ -90,7 +90,7 @@ class LightClient:
                 ...
 
     The client runs within the `async with` block. It works with a copy of `watch` and the entries in the database; in
-    the meantime, `watch` is read-only. On leaving, `watch` gets the changes made by `add_addresses`, `remove` and
+    the meantime, `watch` is read-only. On leaving, `watch` receives the changes made by `add_addresses`, `remove` and
     `relabel`.
 
     If the client ends by itself, for example because the disk is full, its methods raise the reason. Leaving the block
@@ -109,8 +109,8 @@ class LightClient:
         mempool: True to report unconfirmed payments. In compact mode the client then downloads every transaction that
             peers announce, about 300 MB a day on mainnet.
         fp_rate: False-positive rate of the BIP-37 filter for each element, above 0 and below 1.
-        from_height: First block to search; by default, the first block of all. A height above the tip stands for the
-            next block.
+        from_height: First block to search; by default, the first block of the chain. A height above the tip stands for
+            the next block.
         birthday: Search blocks from this date, datetime or Unix time on, with a margin of two hours and eleven blocks.
             Pass either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
@@ -121,10 +121,9 @@ class LightClient:
         max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.
         mempool_groups: Network groups that must announce such a transaction before it counts: 1 or 2. With 2, one is
             enough if there cannot be a second, for example with a single named peer.
-        rebuild: True to replace a damaged or older database by a new one with its watch list. The chain is then
-            searched again.
-        spent_source: Source of the outputs that blocks spend, such as a `FullNode`. A list with sp() needs it: the
-            client then reads every block, in compact mode, to find silent payments.
+        rebuild: True to replace a damaged or older database but keep its watch list. The chain is then searched again.
+        spent_source: Source of the outputs that blocks spend, such as a `FullNode`. A list with an sp() descriptor
+            needs it: the client then reads every block, in compact mode, to find silent payments.
         tweak_source: Source of blocks' tweaks, such as a `BlindBitOracle`, instead of `spent_source`. The client then
             reads only blocks whose filters match.
         limits: Timeouts for peers, and sizes of requests.
@@ -211,7 +210,7 @@ class LightClient:
         self._is_entering = False
 
     async def __aenter__(self) -> Self:
-        """Open the database and start to connect to peers. See the class for the errors."""
+        """Open the database and start connecting to peers. See the class for the errors."""
         if self._is_entering or (self._running is not None and not self._running.has_ended):
             raise NotRunningError("the client is already running")
         from spvfilter.light import running as runs  # the engine and the database: half of the package
@@ -248,7 +247,7 @@ class LightClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the client. If it ended by itself and the block raised nothing, raises the reason.
+        """Stop the client. If it ended by itself and the block raised nothing, raise the reason.
 
         The database is closed when this returns or raises, even if the task is cancelled in the meantime.
         """
@@ -259,7 +258,7 @@ class LightClient:
             running.hub.check()
 
     async def _leave(self, running: Running) -> None:
-        """Stop the run, and take over its changes of the watch list."""
+        """Stop the run, and take over its changes to the watch list."""
         engine = running.engine
         try:
             await running.close()
@@ -303,7 +302,7 @@ class LightClient:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
                 The stream yields the events after it, including those from earlier runs. By default, it continues after
                 the last event that any stream without `since` yielded in this run.
-            account: Only events about this account's matches, blocks and starts of runs, which all have numbers. By
+            account: Only events about this account's matches, blocks and starts of runs, all of which have numbers. By
                 default, such a stream starts with this run. It ends when the account is removed.
 
         Raises:
@@ -478,7 +477,7 @@ class LightClient:
         """Return a new address for an invoice: the first one above all revealed and used addresses.
 
         It is marked as revealed in the database before the method returns, so it is never handed out twice. The
-        keychain's window grows along, so all revealed addresses are watched. See "Run a shop" in the documentation.
+        keychain's window grows with it, so all revealed addresses are watched. See "Run a shop" in the documentation.
 
         Args:
             account: Name of an account, whose first keychain reveals the address, or the name or label of a keychain;
@@ -593,11 +592,11 @@ class LightClient:
             FormatError: The bytes are not a transaction.
             TxCheckError: No block can contain the transaction, all connected peers will refuse it, or an ancestor was
                 abandoned.
-            ParameterError: The values are wrong, or `private` was combined with `parents`.
+            ParameterError: The input values are wrong, or `private` was combined with `parents`.
             TxConflictError: A conflicting transaction is confirmed or preferred by peers, or a later broadcast has
                 replaced it.
             TxRefusedError: Every peer that received the transaction rejected it.
-            UselessPeerError: No peer accepted the transaction in time. The client announces it to every new peer.
+            UselessPeerError: No peer accepted the transaction in time. The client will announce it to every new peer.
             PrivacyError: The transaction cannot be sent privately. The message says why.
             NotRunningError: The client is not running.
         """
@@ -619,8 +618,8 @@ class LightClient:
         the same as `broadcast`.
 
         Otherwise, the client stores nothing. It announces the transaction to its peers, and forgets it after 20 minutes
-        or when the client ends. It keeps at most 100 such transactions, of 5 MB in total. One guest gets at most half
-        of that.
+        or when the client ends. It keeps at most 100 such transactions, 5 MB in total. One guest gets at most half of
+        that.
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
@@ -631,8 +630,8 @@ class LightClient:
             The peers that have requested, echoed or refused the transaction so far.
 
         Raises:
-            ParameterError: There are already too many of other people's transactions, in total or from this guest, or
-                nodes do not relay one of this size.
+            ParameterError: The client already keeps too many such transactions, in total or from this guest, or this
+                one is too large for nodes to relay.
             FormatError: The bytes are not a transaction.
             TxCheckError: No block can contain the transaction, or all connected peers will refuse it.
             TxConflictError: A conflicting transaction is confirmed or preferred by peers.
@@ -667,7 +666,7 @@ class LightClient:
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: The values are wrong.
+            ParameterError: The input values are wrong.
             NotRunningError: The client is not running.
         """
         running = self._checked()
@@ -692,7 +691,7 @@ class LightClient:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The txid is not valid, or the transaction is foreign or not unconfirmed.
+            ParameterError: The txid is not valid, or the transaction is not one of the wallet's own unconfirmed ones.
             NotRunningError: The client is not running.
         """
         await self._checked().abandon(hash_of(txid, "txid"))
@@ -756,7 +755,7 @@ class LightClient:
             block: Block hash, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The hash is not valid, or the best chain lacks the block.
+            ParameterError: The hash is not valid, or the block is not in the best chain.
             NotRunningError: The client is not running.
         """
         return await self._checked().fetch_block(hash_of(block, "block hash"))
@@ -799,7 +798,7 @@ class LightClient:
 
         Args:
             name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
-            sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
+            sources: One or more addresses, descriptors, extended public keys, Keychain objects, and paths
                 (`pathlib.Path`) of files that a wallet exported. Give a receiving descriptor before its change
                 descriptor.
             label: Label of the sources' matches, unless they have labels of their own.
@@ -811,8 +810,8 @@ class LightClient:
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account exists with
                 different sources. A descriptor spelled differently is the same descriptor.
-            AddressError: A text is not an address.
-            DescriptorError: A text is not a valid descriptor.
+            AddressError: A string is not an address.
+            DescriptorError: A string is not a valid descriptor.
             InexpressibleError: The mode cannot find an entry.
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
@@ -912,7 +911,7 @@ class LightClient:
             birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Raises:
-            AddressError: A text is not an address of this network.
+            AddressError: A string is not an address of this network.
             ParameterError: An argument is not valid.
             InexpressibleError: The mode cannot find an entry.
             NotRunningError: The client is not running.
@@ -982,7 +981,7 @@ class LightClient:
         """Watch for the transaction that spends an outpoint. See `add_addresses`.
 
         Args:
-            outpoint: The outpoint, or its text TXID:INDEX.
+            outpoint: The outpoint, or a string TXID:INDEX.
             label: Label of the entry's matches.
             from_height: First block to search for it; by default, the start of the client's search.
             birthday: Search blocks from this date or time on. Pass either this or `from_height`.
@@ -1020,7 +1019,7 @@ class LightClient:
         it again.
 
         Args:
-            entries: Addresses, scriptPubKeys as bytes, outpoints, or lines of a watch list's file such as `pubkey:HEX`.
+            entries: Addresses, scriptPubKeys as bytes, outpoints, or lines of a watch list file, such as `pubkey:HEX`.
 
         Raises:
             ParameterError: An entry is not watched or belongs to a keychain, or no entry would be left.
@@ -1083,7 +1082,7 @@ class LightClient:
         Records of unknown types are kept, and exported again by `export_labels`.
 
         Args:
-            source: Path of a file in JSON Lines, or labels.
+            source: Path of a JSON Lines file, or labels.
 
         Returns:
             The number of labels, and the outputs that the import froze and unfroze.
@@ -1104,7 +1103,7 @@ class LightClient:
         return await running.import_labels(labels)
 
     async def export_labels(self, path: str | os.PathLike[str]) -> None:
-        """Write all labels of the wallet to a file in JSON Lines (BIP-329), replacing an existing file.
+        """Write all labels of the wallet to a JSON Lines file (BIP-329), replacing an existing file.
 
         Args:
             path: Path of the file.
@@ -1125,7 +1124,7 @@ class LightClient:
         the request is in the database, so it survives a restart. `Synced` follows at the end.
 
         Args:
-            from_height: First block to search; by default, all blocks are.
+            from_height: First block to search; by default, all blocks are searched.
             birthday: Search blocks from this date or time on. Pass either this or `from_height`.
 
         Returns:

@@ -1,7 +1,7 @@
 """Database: carries out commits, reads and the events between them in order, as jobs of the store.
 
 Each SQLite transaction costs an fsync, so commits that are waiting together become one transaction, and the next one
-begins some time after the previous, unless something waits for it.
+begins a little later, unless a task waits for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from spvfilter.store.store import Store
 T = TypeVar("T")
 
 _MAX_TOGETHER = 200
-"""Commits in one transaction of SQLite."""
+"""Largest number of commits in one SQLite transaction."""
 _INTERVAL_S = 0.05
-"""Time between the starts of two transactions if nothing waits for the second, in seconds."""
+"""Seconds between the starts of two transactions if no task is waiting for the second."""
 _MAX_GATHERED = 8
-"""Largest number of commits that wait for this interval. At twice the number the engine requests no headers."""
+"""Largest number of commits that wait for this interval. At twice this number, the engine stops requesting headers."""
 
 
 class _Mark(NamedTuple):
@@ -167,7 +167,7 @@ class Database:
         if self._busy is None and self._waiting and not self._is_closed:
             try:
                 self._commit()
-            except Exception as error:  # nothing else would report it, and tasks would wait for ever
+            except Exception as error:  # nothing else would report it, and tasks would wait forever
                 self._fail(error)
 
     def _commit(self) -> None:

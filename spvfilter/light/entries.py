@@ -30,7 +30,7 @@ _Key = tuple[EntryKind, bytes]
 
 
 def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex) -> Iterator[None]:
-    """Apply the changes of a run to the list that the client was created with, in steps.
+    """Apply a run's changes to the list that the client was created with, in steps.
 
     The generator yields between the steps, so that an event loop can run. All entries are removed in one go, because
     that takes as long as copying the list.
@@ -87,13 +87,13 @@ def _drop(keys: Iterable[_Key], *entries: dict[_Key, Any]) -> None:
 
 
 def _as_new(watch: TxOutIndex, keys: Iterable[_Key]) -> None:
-    """Let entries that were removed and added again have no label and no account of before."""
+    """Clear the old labels and accounts of entries that were removed and added again."""
     for number in {watch.table.find(*key) for key in keys} - {NO_ENTRY}:
         watch.disown(number)
 
 
 def _remove_account(watch: TxOutIndex, name: str) -> Iterator[None]:
-    """Remove an account in steps. Without an account of that name, nothing changes."""
+    """Remove an account in steps. If there is no account with that name, nothing changes."""
     with suppress(ParameterError):
         table, entries = watch.table, len(watch)
         numbers, _ = watch.entries_of_account(name)
@@ -110,9 +110,9 @@ def _apply_account(
 ) -> Iterable[_Key]:
     """Apply the change of an account or of keychains, and return the entries that it adds.
 
-    `gone` has entries that were removed before.
+    `gone` contains entries that were removed before.
 
-    The list may have lost or gained entries through another client. A change that does not fit is left out.
+    The list may have lost or gained entries through another client. A change that does not fit is skipped.
     """
     with suppress(ParameterError):
         match request:

@@ -19,11 +19,11 @@ class Mode(StrEnum):
     """How a client searches blocks."""
 
     BIP37 = "bip37"
-    """BIP-37: peers filter the blocks. A peer sees a Bloom filter of the wallet and can leave a payment out."""
+    """BIP-37: peers filter the blocks. A peer sees a Bloom filter of the wallet and can omit a payment."""
     COMPACT = "compact"
     """Compact filters (BIP-157, BIP-158): the client filters. A peer sees only which blocks the client fetches."""
     AUTO = "auto"
-    """COMPACT if a peer serves compact filters and they can find every entry of the watch list, else BIP37."""
+    """COMPACT if a peer serves compact filters and they can find every entry of the watch list, otherwise BIP37."""
 
 
 @public
@@ -164,7 +164,7 @@ class BlockFeeRate:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeRates:
-    """Fee rates that the client knows by itself. They are facts about the past, not estimates."""
+    """Fee rates that the client has seen for itself. They are facts about the past, not estimates."""
 
     block_averages: tuple[BlockFeeRate, ...]
     """Averages of blocks that the client fetched whole in this run, among the latest 144 blocks, by ascending height.
@@ -223,7 +223,7 @@ class BroadcastStep(StrEnum):
     ECHOED = "echoed"
     """The peer has the transaction from another node. If the peer is honest, the network relays the transaction."""
     REFUSED = "refused"
-    """The peer still lacked the transaction up to 40 seconds after receiving it. A BIP-61 reject gives the reason."""
+    """The peer still lacked the transaction up to 40 seconds after receiving it. A BIP-61 reject gives a reason."""
 
 
 @public

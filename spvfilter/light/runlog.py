@@ -99,15 +99,15 @@ class RunLog:
         self._addresses: dict[int, str] = {}
         """Addresses of connections and of attempts, by the peer's number."""
         self._peers: set[int] = set()
-        """Peers whose connection was logged. Feelers and private connections are not among them."""
+        """Peers whose connection was logged. Feelers and private connections are not included."""
         self._attempts: set[int] = set()
-        """Attempts to connect, without private ones."""
+        """Attempts to connect, except private ones."""
         self._private: set[int] = set()
-        """Private connections, and attempts."""
+        """Private connections and attempts."""
         self._failures = 0
-        """Failed attempts since a peer was connected last."""
+        """Failed attempts since a peer was last connected."""
         self._last_end: _End | None = None
-        """The last end of a connection in the present step."""
+        """The last end of a connection in the current step."""
         self._is_out_told = False
         """True if the absence of peers was logged."""
         self._out_since = now.monotonic
@@ -119,10 +119,10 @@ class RunLog:
         self._synced: Synced | None = None
         """The last Synced event, until it is no longer true."""
         self._progress: Progress | None = None
-        """The first Progress event of the present phase."""
+        """The first Progress event of the current phase."""
         self._progress_at = now.monotonic
         self._waits_at = now.monotonic
-        """When the waits of the engine's tasks were logged last."""
+        """When the waits of the engine's tasks were last logged."""
 
     def start(self, effects: Iterable[Effect], now: Instant) -> None:
         """Log the start of the run and the first effects."""
@@ -157,7 +157,7 @@ class RunLog:
         if self._engine.search_mode is not self._search_mode:
             self._search_mode = self._engine.search_mode
             if self._search_mode in _SEARCH_MODES:
-                self._info("searches blocks by %s", _SEARCH_MODES[self._search_mode])
+                self._info("searching blocks by %s", _SEARCH_MODES[self._search_mode])
         self._height = self._engine.chain.height
 
     def _log_waits(self, now: Instant) -> None:
@@ -199,7 +199,7 @@ class RunLog:
                 self._debug(text)
 
     def _decision(self, effect: Effect) -> str:
-        """Return an effect in words, or nothing for an effect that decides nothing."""
+        """Describe an effect in words. Returns an empty string for an effect that decides nothing."""
         match effect:
             case Connect(_, address, is_private):
                 return f"{address}: connect{' for a private broadcast' if is_private else ''}"
@@ -340,7 +340,7 @@ class RunLog:
 
 
 def _described(message: wire.Message) -> str:
-    """Return the command of a message, and how much it asks for. Filters and hashes would show the wallet."""
+    """Return the command of a message, and how much it asks for. Filters and hashes would reveal the wallet."""
     match message:
         case wire.GetCFilters(_, start) | wire.GetCFHeaders(_, start):
             return f"{wire.command_of(message)} from block {start}"
@@ -351,5 +351,5 @@ def _described(message: wire.Message) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text as printable ASCII. Backslashes stay: text of peers is mostly escaped already."""
+    """Return text as printable ASCII. Backslashes are kept, because most text from peers is already escaped."""
     return "\\".join(printable(part.encode("utf-8", "replace")) for part in text.split("\\"))

@@ -83,9 +83,9 @@ from spvfilter.wire.events import Settings
 
 T = TypeVar("T")
 SPENT_S = 120.0
-"""Seconds that a source may take to return the outputs that a block spends, or its tweaks (our choice)."""
+"""Seconds that a source may take to return the outputs that a block spends, or a block's tweaks (our choice)."""
 _PER_TURN = 500
-"""Matches that are made in one turn of the event loop: about three milliseconds (our choice)."""
+"""Matches that are created in one turn of the event loop: about three milliseconds (our choice)."""
 
 BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
 
@@ -123,9 +123,9 @@ class Running:
         self._sockets = Sockets(self._settings(), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._calls: dict[int, asyncio.Future[Broadcast]] = {}  # calls of `broadcast` that wait, by number
+        self._calls: dict[int, asyncio.Future[Broadcast]] = {}  # waiting calls of `broadcast`, by number
         self._last_call = 0
-        self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
+        self._asked: dict[int, asyncio.Future[Any]] = {}  # waiting calls of `ask`, by token
         self._works: set[asyncio.Future[Any]] = set()
         self._entered_at = clock.monotonic()
         self._counters = Counters()
@@ -389,7 +389,7 @@ class Running:
     ) -> Broadcast:
         """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
 
-        Raises ParameterError, PeerError, TxConflictError, PrivacyError.
+        Raises ParameterError, PeerError, TxConflictError and PrivacyError.
         """
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._last_call += 1
@@ -425,7 +425,7 @@ class Running:
     async def _abandoned(self, event: Abandon) -> None:
         """Pass a transaction to abandon to the engine, and wait until that is stored."""
         self.feed(event)
-        await self.settled()  # its step may have begun a change, and then commits it together with that
+        await self.settled()  # the engine may commit the abandoning together with a change that this step has begun
         await self._database.drain()
         self.check()
 
@@ -434,7 +434,7 @@ class Running:
         return await self.in_store(lambda store: function(store.views))
 
     async def matches(self) -> Snapshot[MatchFound]:
-        """Return every match in the database, with its watch list entry. Raises StoreError, NotRunningError."""
+        """Return every match in the database, with its watch list entry. Raises StoreError and NotRunningError."""
         books = self.engine.books
         while True:
             stored, ids = await self.in_store(
@@ -451,23 +451,26 @@ class Running:
             self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
-        """Call a function with the database, in another thread. Raises StoreError, NotRunningError."""
+        """Call a function with the database, in another thread. Raises StoreError and NotRunningError."""
         await self._database.drain()  # earlier results are stored first
         if self.is_left:
             raise NotRunningError("the client is closed: its `with` block has ended")
         return await asyncio.wrap_future(self._jobs.submit(lambda: function(self._store)))
 
     def check_since(self, since: int) -> None:
-        """Check that a stream of events can start after a number of this run. Lower numbers are checked on reading.
+        """Check that a stream of events can start after this number. Numbers before this run are checked on reading.
 
-        Raises EventGapError, ParameterError.
+        Raises EventGapError and ParameterError.
         """
         check_number(since)
         if since > self._last_before and since not in self.engine.event_numbers:
             raise EventGapError(since, self.hub.sequence)
 
     async def run_id(self, sequence: int) -> bytes | None:
-        """Return the id of the run that stored an event, or None. Raises EventGapError, ParameterError, StoreError."""
+        """Return the id of the run that stored an event, or None.
+
+        Raises EventGapError, ParameterError and StoreError.
+        """
         return await self.in_store(lambda store: run_id_of(store.events.run_of(sequence), store.path))
 
     async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
@@ -478,7 +481,7 @@ class Running:
         self.check()
         if not self.engine.books.watch.has_account(name):
             raise UnknownAccountError(name)
-        # after earlier changes of the name, which may not be stored yet, and before later ones
+        # after earlier changes to the name, which may not be stored yet, and before later ones
         opening = self._database.submit(lambda store: store.account_id(name))
 
         async def load(after: int, limit: int) -> AccountPage:
@@ -495,14 +498,14 @@ class Running:
         return AccountStream(self.hub, self._last_before if since is None else since, load)
 
     async def bookmark(self, reader: str) -> int | None:
-        """Return a reader's bookmark. Raises ParameterError, StoreError."""
+        """Return a reader's bookmark. Raises ParameterError and StoreError."""
         name = _bookmark_of(reader)
         kept = await self.in_store(lambda store: store.note(name))
         with reading(self._store.path):
             return None if kept is None else int(kept)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
-        """Store the number of the last event that a reader has processed. Raises ParameterError, StoreError."""
+        """Store the number of the last event that a reader has processed. Raises ParameterError and StoreError."""
         name = _bookmark_of(reader)
 
         def keep(store: Store) -> None:
@@ -546,7 +549,7 @@ class Running:
         return await self.in_store(take)
 
     async def freeze(self, outpoint: OutPoint, *, is_frozen: bool) -> None:
-        """Freeze or unfreeze a coin. Raises ParameterError, StoreError."""
+        """Freeze or unfreeze a coin. Raises ParameterError and StoreError."""
 
         def keep(store: Store) -> None:
             if is_frozen and store.views.coin(outpoint) is None:
@@ -560,7 +563,7 @@ class Running:
     async def ask(self, request: Request) -> object:
         """Pass a request to the engine, wait until it is stored and return its answer.
 
-        The engine carries it out even if the wait is cancelled. Raises StoreError, ParameterError.
+        The engine carries it out even if the wait is cancelled. Raises StoreError and ParameterError.
         """
         self.check()
         answered: asyncio.Future[object] = self._loop.create_future()
@@ -573,7 +576,7 @@ class Running:
     async def fetch_block(self, block_hash: bytes) -> bytes:
         """Fetch a whole block of the best chain from a peer. There is no time limit; cancel the call to stop it.
 
-        Raises ParameterError if the best chain does not have the block.
+        Raises ParameterError if the best chain does not contain the block.
         """
         request = FetchBlock(block_hash)
         try:
@@ -621,7 +624,7 @@ def entered(
 ) -> tuple[Store, ClientEngine]:
     """Open the database and build the engine, as a job of the database, because both read every match of the wallet.
 
-    Raises StoreError, ParameterError, InexpressibleError.
+    Raises StoreError, ParameterError and InexpressibleError.
     """
     store, saved = opened(path, watch, options, rebuild=rebuild)
     try:
@@ -640,7 +643,7 @@ def entered(
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
     """Open the database and merge the watch list with it, as a job of the database.
 
-    Raises StoreError, ParameterError, InexpressibleError.
+    Raises StoreError, ParameterError and InexpressibleError.
     """
     network = watch.network
     has_spent, has_tweaks = options.spent_source is not None, options.tweak_source is not None

@@ -49,7 +49,7 @@ class Sockets:
     ) -> None:
         """Open a connection. With `relay`, the peer is asked to announce transactions.
 
-        A private one reveals nothing about this client. Tor gives it its own circuit.
+        A private connection reveals nothing about this client. Tor gives it its own circuit.
         """
         settings, proxy, clock = replace(self._settings(), relay=relay), self._proxy, self._clock
         if is_private:
@@ -118,7 +118,7 @@ class Sockets:
                 own_nonces=nonces,
                 v2=v2,
             )
-        except Exception as error:  # of any kind: the engine must not wait for this peer for ever
+        except Exception as error:  # of any kind: the engine must not wait for this peer forever
             self._report(Lost(peer, _named(error)))
             return
         self._connections[peer], self._fences[peer] = connection, {}
@@ -140,7 +140,7 @@ class Sockets:
 
     async def _read(self, peer: int, connection: Connection) -> None:
         while True:
-            await connection.drain()  # a peer that does not read its answers is not read
+            await connection.drain()  # do not read from a peer that does not read its answers
             events = await connection.receive_together()
             is_first = True
             for each in inputs_of(peer, events, lambda nonce: self._fences[peer].pop(nonce, None)):
@@ -151,7 +151,7 @@ class Sockets:
 
 
 def stranger(network: Network) -> Settings:
-    """Return a private connection's version data, the same for all (Core net_processing.cpp PushNodeVersion)."""
+    """Return a private connection's version data, which never varies (Core net_processing.cpp PushNodeVersion)."""
     return Settings(network, user_agent=b"/pynode:0.0.1/", addrv2=False)
 
 

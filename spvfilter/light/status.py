@@ -82,9 +82,9 @@ class ClientStatus:
     checks_signatures: bool = False
     """True if the client verifies the signatures of transactions that spend coins of the wallet.
 
-    It needs the extra `descriptors`, or the package btclib-secp256k1."""
+    This needs the `descriptors` extra or the btclib-secp256k1 package."""
     unsent: tuple[bytes, ...] = ()
-    """Txids of own pending transactions that no peer has or has requested in this run, except private ones."""
+    """Txids of our pending transactions that no peer has or has requested in this run, except private ones."""
     tasks: tuple[str, ...] = ()
     """The client's tasks and what they wait for, described for a bug report. The texts may change in any version."""
     spent_problem: str | None = None
@@ -92,7 +92,7 @@ class ClientStatus:
 
     The search for silent payments waits at that block until the source answers."""
     silent_source: str | None = None
-    """Name of the source that could hide silent payments, if the watch list contains an sp() descriptor; else None."""
+    """Name of the source that could hide silent payments; None if the watch list contains no sp() descriptor."""
 
     @property
     def sees_unconfirmed(self) -> bool:
@@ -155,7 +155,7 @@ class Metrics:
     transactions_received: int
     """Counter: transactions in tx messages, both confirmed and unconfirmed."""
     transactions_turned_away: int
-    """Counter: other people's unconfirmed transactions dropped because of a limit. They may have come again."""
+    """Counter: other people's unconfirmed transactions dropped because of a limit. Some may have come again later."""
     reorganizations: int
     """Counter: reorganizations, in which blocks of the best chain were disconnected."""
     commits: int

@@ -19,16 +19,16 @@ from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWar
 from spvfilter.wallet.events import WalletEvent
 
 MAX_HELD = 1_000
-"""Number of latest events that are kept in memory."""
+"""Number of the latest events that are kept in memory."""
 PAGE = 500
-"""Number of events that a stream reads from the database in one go."""
+"""Number of events that a stream reads from the database at a time."""
 _MAX_ALIKE = 100
-"""Older unnumbered events of one kind that are kept in memory."""
+"""Number of older unnumbered events of one kind that are kept in memory."""
 _ONE = (PeerChanged, Progress, Synced)
 """Kinds of events of which only the last older one is kept."""
 
 Load = Callable[[int, int], Awaitable[list[WalletEvent]]]
-"""A function that returns up to n events after a number from the database."""
+"""A function that returns up to n events from the database after a given number."""
 
 
 class StreamEvent(NamedTuple):
@@ -82,7 +82,7 @@ class EventHub:
         self.given: StreamPosition = StreamPosition(sequence)
         """Position after the last event that a stream without `since` yielded."""
         self.changed: asyncio.Event = asyncio.Event()
-        """Set and replaced by a new one at each event, and at the end."""
+        """Set and replaced with a new one at each event, and at the end."""
         self._load = load
         self._held: deque[StreamEvent] = deque()  # the latest events
         self._aside: dict[type, deque[StreamEvent]] = {}  # older unnumbered events, by kind
@@ -203,7 +203,7 @@ class EventStream:
 
     @property
     def is_current(self) -> bool:
-        """True if the stream has yielded all events up to now."""
+        """True if the stream has yielded all events so far."""
         return not self._page and not self._hub.is_behind(self._at) and self._hub.next(self._at) is None
 
     def __aiter__(self) -> Self:
@@ -218,7 +218,7 @@ class EventStream:
             if not self._page and hub.is_behind(at):
                 try:
                     page = await hub.earlier(at)
-                except NotRunningError:  # the client was left: the next run gives what follows
+                except NotRunningError:  # the client was left: the next run yields what follows
                     break
                 if self._at is at:  # otherwise another task has read in the meantime
                     self._page = deque(page)

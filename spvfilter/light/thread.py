@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 TURN_S = 0.1
 """Time between checks for pending signals, in seconds."""
-_EXIT_S = 2.0  # wait for the loop at the exit of the interpreter
+_EXIT_S = 2.0  # seconds to wait for the loop when the interpreter exits
 
 
 class Call(Generic[T]):
@@ -171,7 +171,7 @@ class ClientThread:
                 interruption = error
 
     def _exit(self) -> None:
-        """Stop silently at the end of the interpreter, if the client was never left.
+        """Stop silently when the interpreter exits, if the client was never left.
 
         The database is consistent, as after a power failure.
         """
@@ -193,7 +193,7 @@ class ClientThread:
         Args:
             start: Function that returns the coroutine.
             deadline: End of the wait, by time.monotonic.
-            keep: Function that gets a result that arrived even though the wait was interrupted.
+            keep: Function that receives a result that arrived even though the wait was interrupted.
 
         Raises:
             TimeoutError: The deadline has passed.
@@ -222,7 +222,7 @@ class ClientThread:
             self._give_up(loop, call)
             if call.has_result:
                 if isinstance(error, TimeoutError):
-                    return call.result()  # in the last moment
+                    return call.result()  # at the last moment
                 if keep is not None:
                     keep(call.result())
             raise

@@ -12,14 +12,14 @@ from spvfilter._public import public
 class TweakSource(Protocol):
     """A source of the tweaks of blocks, such as a `BlindBitOracle` (BIP-352 § Light clients).
 
-    The source learns which blocks are searched, but no keys, addresses or scripts. It can hide a silent payment, but
-    not invent one: the wallet could really spend it.
+    The source learns which blocks are searched, but no keys, addresses or scripts. It can hide a silent payment but not
+    invent one, because the wallet can spend every payment that the client finds.
     """
 
     async def tweaks(self, height: int) -> tuple[bytes, Sequence[bytes]]:
         """Return the tweaks of the block at a height.
 
-        The client calls it in its event loop, for several blocks at the same time. It reports an error as a
+        The client calls this method in its event loop, for several blocks at the same time. It reports an error as a
         `PeerWarning`, and asks again later.
 
         Args:

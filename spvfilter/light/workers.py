@@ -67,10 +67,10 @@ class Workers:
 
     def forget(self) -> None:
         """Start over without threads, in a forked child, because the threads exist only in its parent."""
-        self._lock, self._users, self._threads = threading.Lock(), 0, None  # a thread of the parent may have the lock
+        self._lock, self._users, self._threads = threading.Lock(), 0, None  # a thread of the parent may hold the lock
 
 
-# the only state of the module: the limit holds for the process, whatever clients and event loops it has
+# the only state of the module: the limit applies to the process, whatever clients and event loops it has
 WORKERS = Workers()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=WORKERS.forget)
@@ -88,7 +88,7 @@ class JobQueue:
     def submit(self, function: Callable[[], T]) -> futures.Future[T]:
         """Call a function after all earlier ones. If its future is cancelled in time, the call is skipped.
 
-        Raises RuntimeError at the end of the interpreter.
+        Raises RuntimeError once the interpreter is exiting.
         """
         future: futures.Future[T] = futures.Future()
 
@@ -120,7 +120,7 @@ class JobQueue:
                 try:
                     self._threads.submit(self._run)
                     return
-                except RuntimeError:  # the interpreter ends: this thread finishes what is waiting
+                except RuntimeError:  # the interpreter is exiting: this thread finishes what is waiting
                     pass
 
     async def end(self, last: Callable[[], object]) -> None:

@@ -162,7 +162,7 @@ async def test_a_reorganization_is_logged(mode: Mode, caplog: pytest.LogCaptureF
         "reorganization: blocks 100 to 101 were disconnected, and the best chain now ends at block 102"
     ]
     ways = {Mode.COMPACT: "compact filters", Mode.BIP37: "BIP-37"}
-    assert having("searches", said) == [f"searches blocks by {ways[mode]}"]
+    assert having("searching", said) == [f"searching blocks by {ways[mode]}"]
 
 
 # Text

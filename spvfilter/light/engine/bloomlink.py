@@ -165,7 +165,7 @@ class BloomLink:
         flight.then(flight.blocks, flight.whole)
 
     def merkleblock(self, message: MerkleBlock) -> Flight:
-        """Take a merkleblock, and return its flight. Raises LieError, ProofError, UselessPeerError."""
+        """Take a merkleblock, and return its flight. Raises LieError, ProofError and UselessPeerError."""
         self._close()
         block_hash = message.header.hash
         flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)

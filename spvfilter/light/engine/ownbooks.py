@@ -64,7 +64,7 @@ class OwnBooks:
     def check(self, tx: Transaction) -> list[Transaction]:
         """Check that a block can contain a transaction, and return the ancestors to broadcast with it, parents first.
 
-        Raises ParameterError, TxConflictError.
+        Raises ParameterError and TxConflictError.
         """
         check_broadcast(self._books, tx)
         inactive = [each for each in self._books.facts.ancestors(tx) if self.ended(each.txid) is not None]

@@ -180,7 +180,7 @@ class SilentBlocks:
             raise SourceError(f"it returned {type(answer).__name__} instead of bytes")
 
     async def _search_with(self, block: SilentBlock, answer: Any) -> None:
-        """Search a block with an answer of the source, and again for more labels. Raises FormatError, SourceError."""
+        """Search a block with the source's answer, and again for more labels. Raises FormatError and SourceError."""
         context = self._context
         self._check(block, answer)
         while True:
