@@ -66,7 +66,7 @@ class Address:
 
 
 def needed_proxy(host: str) -> str | None:
-    """Return a sentence about the proxy that a host needs. None if it does not need one."""
+    """Say which proxy a host needs. Returns None if it does not need one."""
     name = host.lower().rstrip(".")
     if name.endswith(".onion"):
         return "an onion address can be reached only through Tor: name Tor's proxy, such as socks5://127.0.0.1:9050"

@@ -32,8 +32,8 @@ from spvfilter.wire.transport import Transport, V2Policy
 from spvfilter.wire.v2 import V2Stream
 
 _READ = 1 << 16  # bytes of one read
-# Limit of the stream reader, in bytes. The reader pauses at twice this size; the event loop receives up to 256 KiB at
-# once.
+# Limit of the stream reader, in bytes. The reader pauses at twice this size; the event loop receives up to 256 KiB
+# at a time.
 _BUFFER = 4 * _READ
 _TURN_S = 0.002  # seconds of work after which other tasks get a turn
 _HIGH_WATER = 1 << 20  # bytes written but not sent; above this, `drain` waits
@@ -66,7 +66,7 @@ class Connection:
     received: int = field(default=0)
     """Number of bytes received from the peer so far."""
     _turn: float = field(default=0.0)
-    """Time of the next turn of other tasks, in seconds of `time.perf_counter`."""
+    """When other tasks get their next turn, in seconds of `time.perf_counter`."""
     sent: int = field(default=0)
     """Number of bytes sent to the peer so far, including bytes still in a buffer."""
 
@@ -94,7 +94,7 @@ class Connection:
             clock: Source of time; the system clock by default.
             own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
             draw_nonce: Function that returns random 64-bit numbers; from `secrets` by default.
-            v2: Whether to encrypt the connection (BIP-324, extra `bip324`). Off by default.
+            v2: Whether to encrypt the connection (BIP-324, which needs the `bip324` extra). Off by default.
             draw_bytes: Function that returns random bytes for the encryption; from `secrets` by default.
 
         Raises:
@@ -102,7 +102,7 @@ class Connection:
             TimeoutError: No connection was established within the time of `limits`.
             PeerError: The peer is unsuitable: it is on the wrong network, lacks services, or is silent during the
                 handshake.
-            ParameterError: The connection should be encrypted, but the extra is not installed.
+            ParameterError: The connection should be encrypted, but the `bip324` extra is not installed.
         """
         limits, clock = limits or Limits(), clock or Clock()
         draw = draw_nonce or (lambda: secrets.randbits(64))
@@ -177,7 +177,7 @@ class Connection:
             await self._read()
 
     async def _shake_hands(self) -> Ready:
-        """Wait for the end of the handshake; end the connection if the peer sends no byte in time."""
+        """Wait until the handshake has ended. Ends the connection if the peer sends no byte in time."""
         loop = asyncio.get_running_loop()
         timers = loop.call_later(_PROMPT_S, self._prompt), loop.call_later(self._limits.first_byte_s, self._give_up)
         try:
@@ -233,7 +233,7 @@ class Connection:
             self._session.receive_eof()
 
     async def send(self, *messages: Message) -> None:
-        """Send messages to the peer, and wait as long as the peer does not read.
+        """Send messages to the peer, and wait while it does not read them.
 
         Raises SessionError after `Limits.send_s` seconds.
         """
@@ -243,7 +243,7 @@ class Connection:
         await self.drain()
 
     def post(self, message: Message) -> None:
-        """Queue a message to the peer and return immediately.
+        """Queue a message for the peer and return immediately.
 
         If the peer does not read, the next `receive` waits until most of the queue has been sent.
 
@@ -324,8 +324,8 @@ async def _connect(
 async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first IP address of a host name that accepts the connection.
 
-    Names are resolved by `resolved`. The event loop would use its thread pool. The pool has few threads, and a program
-    waits for these threads when it ends.
+    Names are resolved by `resolved`, because the event loop would use its thread pool, which has few threads, and a
+    program waits for these threads when it ends.
     """
     hosts = [address.host] if is_ip(address.host) else list(dict.fromkeys(await resolved(address.host)))
     failure = OSError("the host name has no IP address")

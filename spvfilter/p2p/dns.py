@@ -14,7 +14,7 @@ from typing import NamedTuple
 from spvfilter.p2p.address import needed_proxy
 
 SEED_S = 10.0  # seconds for the answers of one seed (our choice)
-MAX_HOSTS = 256  # hosts used of one answer (our choice); a DNS answer over TCP may have thousands
+MAX_HOSTS = 256  # hosts used from one answer (our choice); a DNS answer over TCP may contain thousands
 
 MAX_LOOKUPS = 10
 """Largest number of names that a process resolves at once (our choice): all DNS seeds of a network."""
@@ -23,7 +23,7 @@ Resolve = Callable[[str], Awaitable[list[str]]]  # maps a name to its IPv4 and I
 
 
 class SeedHosts(NamedTuple):
-    """The answer of one DNS seed: hosts of peers, or an error."""
+    """The answer from one DNS seed: hosts of peers, or an error."""
 
     seed: str
     """Host name of the seed."""
@@ -109,7 +109,7 @@ class Lookups:
         self._lock, self._waiting, self._threads = threading.Lock(), deque(), 0
 
 
-# the only state of the module: the limit holds for the process, whatever clients and event loops it has
+# the only state of the module: the limit applies to the process, whatever clients and event loops it has
 LOOKUPS = Lookups()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=LOOKUPS.forget)

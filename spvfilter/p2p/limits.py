@@ -36,9 +36,9 @@ class Limits:
     send_s: float = 60.0
     """Seconds that a peer may leave our messages unread before it is disconnected (our choice)."""
     retry_s: float = 1.0
-    """Seconds until a peer that failed is connected again; the pause doubles with each failure (our choice)."""
+    """Seconds before a failed peer is tried again; the pause doubles with each failure (our choice)."""
     max_retry_s: float = 300.0
-    """Longest pause, in seconds, before a peer is connected again (our choice)."""
+    """Longest pause, in seconds, before a failed peer is tried again (our choice)."""
     stale_tip_s: float = 1800.0
     """Seconds without a new block after which all peers are asked for headers again."""
     silence_s: float = 1800.0
@@ -49,17 +49,17 @@ class Limits:
     flight: int = 125
     """Number of blocks in one request for filtered blocks, 1 to 50,000 (our choice)."""
     flights: int = 8
-    """Largest number of simultaneously open requests for filtered blocks (our choice)."""
+    """Largest number of requests for filtered blocks that are outstanding at a time (our choice)."""
     filters: int = 250
     """Number of compact filters in one request, 1 to 1,000 (BIP-157)."""
     filter_flights: int = 2
-    """Largest number of simultaneously open requests for compact filters to one peer (our choice)."""
+    """Largest number of requests for compact filters that one peer has outstanding at a time (our choice)."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value: object = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int if name in _SIZES else int | float):
-                raise ParameterError(f"{name} is a {'whole ' if name in _SIZES else ''}number, not {value!r}")
+                raise ParameterError(f"{name} must be a {'whole ' if name in _SIZES else ''}number, not {value!r}")
             if not value > 0:
                 raise ParameterError(f"{name} must be above 0, not {value!r}")
             most = _SIZES.get(name)

@@ -18,16 +18,16 @@ from spvfilter.errors import ParameterError, remedy
 _CODE = re.compile(r"Invalid reply code: 0[xX]([0-9A-Fa-f]{1,2})\b")
 _VERSION = re.compile(r"Unexpected SOCKS version number: (\d+)")
 _TOR_ERRORS = {
-    0xF0: "it cannot find a descriptor of this onion service, which may be offline: check the address",
+    0xF0: "it cannot find the descriptor of this onion service, which may be offline: check the address",
     0xF1: "the descriptor of this onion service is invalid",
     0xF2: "this onion service did not answer at its introduction points: try again later",
     0xF3: "this onion service did not appear at the rendezvous: try again later",
-    0xF4: "this onion service requires client authorization, which Tor does not have",
+    0xF4: "this onion service requires client authorization, but Tor has no key for it",
     0xF5: "this onion service rejects Tor's client authorization",
     0xF6: "this is not a valid onion address: copy it again",
     0xF7: "the introduction to this onion service took too long: try again later",
 }
-"""Errors of the option ExtendedErrors of Tor's SocksPort (Tor proposal 304)."""
+"""Errors that Tor's SocksPort reports with the ExtendedErrors option (Tor proposal 304)."""
 _MAX_CREDENTIAL = 255  # bytes of a user name or a password (RFC 1929)
 
 
@@ -103,7 +103,7 @@ class Proxy:
 
 
 def _explained(said: str) -> str:
-    """Return the error message for a reply of the proxy, from the words of python-socks."""
+    """Return the error message for a reply from the proxy, given python-socks' wording."""
     code, version = _CODE.search(said), _VERSION.search(said)
     if code is not None and (why := _TOR_ERRORS.get(int(code[1], 16))) is not None:
         return f"Tor cannot connect: {why}"

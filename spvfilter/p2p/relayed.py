@@ -27,7 +27,7 @@ _WAITING = 4_000_000
 _LOOK_S = 5.0
 """Seconds between two checks for requests that a peer has not answered (our choice)."""
 _REQUESTED = {InvType.TX: InvType.WITNESS_TX, InvType.WTX: InvType.WTX}
-"""For each type of an announced item, the type that requests the transaction with its witness."""
+"""For each announced inventory type, the type that requests the transaction with its witness."""
 _LARGE = 64_000
 """Size in bytes from which a transaction is hashed in a thread (our choice)."""
 _STEP = 1_000
@@ -38,14 +38,14 @@ _STEADY_S = 60.0
 
 @public
 class RelayedTransactions:
-    """An asynchronous iterator of the transactions that peers relay, as bytes, for use in `async with`.
+    """An asynchronous iterator over the transactions that peers relay, as bytes, for use in `async with`.
 
     Each transaction is requested from one of the peers that announce it, and yielded once. If that peer does not answer
     within 60 seconds, another one is asked. A peer that cannot be reached or disconnects is retried, with pauses that
     grow up to `Limits.max_retry_s`.
 
-    While the caller does not take transactions, about 4 MB of them are queued, then peers are no longer read.
-    Signatures are not checked, so a peer can invent transactions.
+    If the caller stops taking transactions, about 4 MB of them are queued before peers are no longer read. Signatures
+    are not checked, so a peer can invent transactions.
 
     Args:
         peers: HOST:PORT of each peer, or an Address.
@@ -128,7 +128,7 @@ class RelayedTransactions:
         A cancelled call loses no transaction. Raises ParameterError outside of `async with`.
         """
         if not self._tasks:
-            raise ParameterError("RelayedTransactions is used with `async with`")
+            raise ParameterError("RelayedTransactions must be entered with `async with`")
         raw = await self._arrived.get()
         if isinstance(raw, BaseException):
             self._arrived.put_nowait(raw)  # for the next call
@@ -138,7 +138,7 @@ class RelayedTransactions:
         return raw
 
     async def _keep(self, number: int) -> None:
-        """Request the transactions of a peer without end; connect to the peer again when it disconnects."""
+        """Request a peer's transactions indefinitely, and reconnect whenever the peer disconnects."""
         address, pause = self.addresses[number], self._limits.retry_s
         while True:
             try:
@@ -226,5 +226,5 @@ def _ids(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _announced_as(kind: int) -> int:
-    """Return the type of the announcement that belongs to a type of an item in a notfound message."""
+    """Return the announced type that corresponds to the type of an item in a notfound message."""
     return InvType.TX if kind == InvType.WITNESS_TX else kind

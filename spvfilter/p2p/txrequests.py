@@ -31,19 +31,19 @@ class _Open(NamedTuple):
 
 
 class TxRequests:
-    """Open requests for transactions from several peers. Each peer is identified by a number."""
+    """Outstanding requests for transactions from several peers. Each peer is identified by a number."""
 
     def __init__(self) -> None:
         self.unanswered: int = 0
         """Number of announced transactions that no peer sent when it was asked."""
         self.ignored: int = 0
-        """Number of ignored announcements of peers that had reached MAX_ANNOUNCEMENTS."""
+        """Number of ignored announcements from peers that had reached MAX_ANNOUNCEMENTS."""
         self._open: OrderedDict[Item, _Open] = OrderedDict()  # in the order of the deadlines
         self._counts: Counter[int] = Counter()  # by peer: open requests
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def announced(self, peer: int, items: Iterable[Item], now: float) -> list[Item]:
-        """Process an inv message of a peer, and return the items to request from this peer."""
+        """Process an inv message from a peer, and return the items to request from this peer."""
         wanted = []
         for item in items:
             if item[1] in self._seen:
@@ -76,7 +76,7 @@ class TxRequests:
         return True
 
     def missing(self, peer: int, items: Iterable[Item], now: float) -> dict[int, list[Item]]:
-        """Process a notfound message of a peer, and return the items to request from other peers, by peer."""
+        """Process a notfound message from a peer, and return the items to request from other peers, by peer."""
         asked = [item for item in dict.fromkeys(items) if (known := self._open.get(item)) and known.peer == peer]
         return self._next(asked, now)
 
