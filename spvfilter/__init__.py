@@ -1,6 +1,6 @@
 """spvfilter finds a wallet's Bitcoin transactions, live from full nodes or in raw block files.
 
-This package has the names that a first program needs. All other names are in these packages: spvfilter.bloom,
+This package exports the names that a first program needs. All other names are in these packages: spvfilter.bloom,
 .bloom.exchange, .bloom.redis, .chain, .filters, .interop, .light, .node, .p2p, .rpc, .scan, .store, .wallet, .watch,
 .watch.descriptor, .wire and .wire.messages. The modules spvfilter.address, .bloom.sizing, .errors, .hashes, .network,
 .primitives, .signing, .testing and .transaction are public as well. Each of them lists its names in `__all__`.

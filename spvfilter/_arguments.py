@@ -1,4 +1,4 @@
-"""Errors that name the argument of a wrong type: found from the annotations of a function after it has failed."""
+"""Errors that name the argument of the wrong type, found from a function's annotations after it has failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from spvfilter.errors import ParameterError, SpvFilterError
 
 _MOST_ITEMS = 1_000
-"""Largest number of items of a collection that are looked at (our choice)."""
+"""Largest number of items in a collection that are checked (our choice)."""
 _COLLECTIONS = (list, tuple, set, frozenset, dict, str, bytes)
 _ONLY_TYPED = {"Buffer": memoryview, "Keys": collections.abc.Iterable | memoryview}
 """Stand-ins for names that only type checkers know."""
@@ -23,13 +23,13 @@ _ONLY_TYPED = {"Buffer": memoryview, "Keys": collections.abc.Iterable | memoryvi
 def wrong_argument(
     function: Callable[..., object], given: tuple[object, ...], named: Mapping[str, object], error: Exception
 ) -> TypeError | None:
-    """Return an error that names the first argument of a wrong type. None if `error` should stay as it is.
+    """Return an error that names the first argument of the wrong type, or None if `error` should be raised unchanged.
 
     Args:
         function: The function that failed.
         given: Its positional arguments.
         named: Its keyword arguments.
-        error: The error that left it.
+        error: The error that it raised.
     """
     if isinstance(error, SpvFilterError):
         return None
@@ -58,15 +58,16 @@ def wrong_argument(
 
 
 def named(function: Callable[..., object], error: Exception, *given: object) -> Exception:
-    """Return the error for a function to raise in place of a caught one: it names the wrong argument if there is one.
+    """Return the error to raise in place of `error`: it names the argument of the wrong type, if there is one.
 
-    It is for functions that are too hot for the decorator `naming`: a `try` costs nothing. `given` are the arguments.
+    Use it in functions that are called too often for the `naming` decorator: a `try` costs nothing. `given` contains
+    the arguments.
     """
     return wrong_argument(function, given, {}, error) or error
 
 
 def _hint(annotation: object, function: Callable[..., object]) -> object:
-    """Return the type of an annotation; Any if it cannot be evaluated here."""
+    """Return the type of an annotation, or Any if it cannot be evaluated here."""
     if isinstance(annotation, typing.ForwardRef):
         annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
@@ -78,14 +79,14 @@ def _hint(annotation: object, function: Callable[..., object]) -> object:
 
 
 def _written(annotation: object) -> str:
-    """Return the text of an annotation, as it stands in the source."""
+    """Return the text of an annotation, as written in the source."""
     if isinstance(annotation, str):
         return annotation
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
 def _misfit(value: object, hint: object, where: str) -> tuple[str, object] | None:
-    """Return the place and the value that certainly do not fit a type. None if all may fit."""
+    """Return the place and the value that certainly do not fit a type, or None if everything may fit."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         found = [_misfit(value, each, where) for each in typing.get_args(hint)]
@@ -128,7 +129,7 @@ def _is_buffer(value: object) -> bool:
 
 
 def _misfit_inside(value: object, kind: type, inner: tuple[object, ...], where: str) -> tuple[str, object] | None:
-    """Return the first item of a collection that does not fit. Iterators are not consumed."""
+    """Return the place and value of the first item that does not fit in a collection. Iterators are not consumed."""
     if not isinstance(value, _COLLECTIONS) or not inner or not issubclass(kind, collections.abc.Iterable):
         return None
     is_fixed = kind is tuple and inner[-1] is not Ellipsis
@@ -142,7 +143,7 @@ def _misfit_inside(value: object, kind: type, inner: tuple[object, ...], where: 
 
 
 def no_member(cls: type[enum.Enum], value: object) -> object:
-    """Raise ParameterError for a value that no member of an enumeration has. Flags combine members."""
+    """Raise ParameterError, because no member of `cls` has this value. A combination of flags is returned."""
     if issubclass(cls, enum.Flag) and isinstance(value, int):
         return super(cls, cls)._missing_(value)
     members = ", ".join(str(each.value) for each in cls)

@@ -1,4 +1,4 @@
-"""Decorators and helpers for public names: their package, and imports that wait for the first use."""
+"""Decorators and helpers for public names: the package that exports them, and imports deferred until first use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T", bound=Callable[..., object])
 
 
 def public(defined: T) -> T:
-    """Decorate a class or function that the package of its module exports: its `__module__` becomes that package.
+    """Decorate a class or function that its module's package exports: its `__module__` becomes that package.
 
-    Reprs, tracebacks and pickles then still work after a move between the package's modules. This must be the outermost
-    decorator, as `dataclass` looks up annotations in the module that `__module__` names. The repr of a dataclass or
-    NamedTuple shows hashes in hex and shortens long bytes, unless the class defines a repr.
+    Reprs, tracebacks and pickles then still work after it moves to another module of the package. This must be the
+    outermost decorator, as `dataclass` looks up annotations in the module that `__module__` names. The repr of a
+    dataclass or NamedTuple shows hashes in hex and shortens long bytes, unless the class defines a repr.
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
@@ -45,13 +45,13 @@ _LATE = 0x20 | 0x200
 
 
 def _named(defined: T) -> T:
-    """Let a class's constructor and public methods, even inherited ones, name an argument that has the wrong type.
+    """Make a class's constructor and public methods, even inherited ones, name an argument of the wrong type.
 
-    For a value that is not a member of an enumeration, they raise ParameterError.
+    An enumeration raises ParameterError for a value that is not one of its members.
     """
     for base in defined.__mro__:  # type: ignore[attr-defined]  # it is a class
         if base.__module__.partition(".")[0] == "spvfilter" and not base.__module__.startswith("spvfilter.kernel"):
-            _name_members(base)  # of a base class that is not public, too
+            _name_members(base)  # even of a base class that is not public
     if isinstance(defined, EnumType) and "_missing_" not in vars(defined):
         setattr(defined, "_missing_", classmethod(_no_member))  # noqa: B010  type checkers forbid the assignment
     return defined
@@ -73,12 +73,12 @@ def _no_member(cls: type[Enum], value: object) -> object:
 
 
 def naming(function: T) -> T:
-    """Decorate a function: if it fails because an argument has a wrong type, a TypeError names the argument.
+    """Decorate a function: if it fails because an argument has the wrong type, a TypeError names the argument.
 
-    Nothing is checked before the call. These errors stay as they are:
+    Nothing is checked before the call. These errors are raised unchanged:
 
-    - errors of this package;
-    - errors with the name of an argument;
+    - this package's own errors;
+    - errors that already name an argument;
     - all errors if all arguments fit their annotations.
     """
     if not isinstance(function, FunctionType) or function.__code__.co_flags & _LATE:
@@ -116,7 +116,7 @@ def _naming_later(function: FunctionType) -> Callable[..., object]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn in the name of the line outside the package that led here."""
+    """Warn, and attribute the warning to the line outside the package that led here."""
     level, frame = 2, sys._getframe().f_back
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -129,15 +129,15 @@ _HASHES = {
 }
 """Names of fields whose 32 bytes are a hash, which people write in reversed order."""
 _MOST_BYTES = 40
-"""Largest size of bytes that a repr shows in full: longer than every script with an address."""
+"""Largest number of bytes that a repr shows in full: enough for every common script that has an address."""
 _MOST_ITEMS = 3
-"""Largest number of items of a collection that a repr shows in full."""
+"""Largest number of items in a collection that a repr shows in full."""
 
 
 def readable(defined: T) -> T:
     """Decorate a dataclass or NamedTuple: its repr shows hashes in hex and shortens long bytes and collections.
 
-    A repr that the class defines itself stays.
+    If the class defines a repr itself, that one is kept.
     """
     made = vars(defined).get("__repr__")
     if hasattr(made, "__wrapped__") or getattr(made, "__module__", "") == "collections":  # a generated one
@@ -179,7 +179,7 @@ def _resolvable(hint: object, module: str) -> object:
     return ForwardRef(text, module=module, is_class=True)
 
 
-# held during a late import of a module of this package; a fork waits for it, as its child could not finish the import
+# held while a module of this package is imported late; a fork waits for it, as the child could not finish the import
 _importing = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -218,7 +218,7 @@ def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object]
 
     Args:
         package: Name of the package.
-        homes: The names that each module of the package defines, separated by spaces, by the module's name.
+        homes: For each module of the package, the names that it defines, separated by spaces.
     """
     home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
     exported = sorted(home_of)

@@ -31,12 +31,12 @@ __all__ = [
     "script_to_address",
 ]
 
-# Longest text, in characters, that an error message shows: base58 addresses are not longer, keys and seed phrases are.
+# Longest text, in characters, that a message shows: base58 addresses are no longer, but keys and seed phrases are.
 _MAX_BASE58_SHOWN = 36
 # Letters and digits as in an address. Words of a seed phrase are shorter, and a mini private key begins with S.
 _ADDRESS_LIKE = re.compile(r"(?<![^\W_])(?!S)[^\W_]{14}")
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
-_BASE58_LENGTHS = range(26, _MAX_BASE58_SHOWN + 1)  # Numbers of characters of text that may be a base58 address.
+_BASE58_LENGTHS = range(26, _MAX_BASE58_SHOWN + 1)  # Lengths of text that may be a base58 address.
 _EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # The letter before "pub" or "prv" in an extended key, BIP-32 and SLIP-132.
 _DESCRIPTORS = tuple(
     f"{name}("
@@ -51,8 +51,9 @@ _WIF_LETTERS = {51: "59", 52: "KLc"}  # First characters of a private key in WIF
 def address_to_script(address: str, network: Network | str) -> bytes:
     """Return the scriptPubKey of an address on a network (Core key_io.cpp DecodeDestination).
 
-    Raises WrongNetworkError for a valid address of another network, and AddressError for any other text. The message
-    never repeats text that may be a private key or a seed phrase. The network may be given by its name.
+    `network` may be a Network or its name. Raises WrongNetworkError if the address belongs to another network, and
+    AddressError if the text is not a valid address. The message never repeats text that may be a private key or a seed
+    phrase.
     """
     if type(network) is not Network:
         network = Network.of(network)
@@ -61,7 +62,7 @@ def address_to_script(address: str, network: Network | str) -> bytes:
 
 
 def _decode(address: str, network: Network) -> bytes:
-    """Decode an address that the kernel did not decode. Without the compiled kernel these are all addresses."""
+    """Decode an address that the kernel did not decode. Without the compiled kernel, that is every address."""
     _check_text(address)
     lower = address.lower()
     if lower.startswith(_SEGWIT_PREFIXES) or (network.hrp and lower.startswith(f"{network.hrp}1")):
@@ -73,7 +74,7 @@ def script_to_address(script_pubkey: bytes, network: Network | str) -> str | Non
     """Return the address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
 
     Returns None for a script without an address: a bare public key, bare multisig, OP_RETURN, or a witness v0 program
-    of neither 20 nor 32 bytes. On a network without a human-readable part no witness program has an address.
+    of neither 20 nor 32 bytes. On a network without a human-readable part, no witness program has an address.
     """
     if type(network) is not Network:
         network = Network.of(network)
@@ -81,7 +82,7 @@ def script_to_address(script_pubkey: bytes, network: Network | str) -> str | Non
 
 
 def owner_of(text: str) -> Network | None:
-    """Return the first network of which a text is an address. None if it is not an address."""
+    """Return the first network on which `text` is a valid address, or None if there is none."""
     for network in NETWORKS:
         try:
             address_to_script(text, network)
@@ -94,7 +95,7 @@ def owner_of(text: str) -> Network | None:
 def _shown(text: str) -> str:
     """Return the part of `text` that an error message may show: a short piece, and nothing that may be a secret."""
     is_short = len(text) <= _MAX_BASE58_SHOWN and _ADDRESS_LIKE.search(text) is not None
-    # bech32 is in one case, and a private key behind it is not
+    # bech32 uses a single case, but a private key appended to it does not
     has_one_case = text in (text.lower(), text.upper())
     if is_short or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum() and has_one_case):
         return repr(text[:MAX_ADDRESS_LENGTH]) + ("…" if len(text) > MAX_ADDRESS_LENGTH else "")
@@ -191,8 +192,8 @@ def _no_base58(cause: str, text: str) -> AddressError:
     return _bad(f"human-readable part {hrp!r} belongs to no known network", text)
 
 
-# A segwit address in bech32 has a human-readable part, "1", and characters that stand for 5 bits each: witness version,
-# witness program, six checksum values.
+# A segwit address in bech32 consists of a human-readable part, "1", and characters that encode 5 bits each: witness
+# version, witness program, six checksum values.
 
 _NO_DIGIT = 0xFF
 _VALUE_OF_CHAR = bytes(BECH32_DIGITS.find(char) & _NO_DIGIT for char in range(256))
@@ -200,7 +201,7 @@ _BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # Digits 
 
 
 class Bech32Encoding(IntEnum):
-    """The two checksums of segwit addresses. The value of a member is the residue of a valid string."""
+    """The two checksums of segwit addresses. Each member's value is the residue of a valid string."""
 
     BECH32 = BECH32_RESIDUE
     """Checksum of witness version 0 (BIP-173)."""
@@ -292,12 +293,12 @@ def from_5_bits(values: bytes) -> bytes:
     """
     size, padding = divmod(len(values) * 5, 8)
     if padding > 4:
-        raise FormatError(f"{padding} bits of padding, at most 4", offset=0, field="5-bit values")
+        raise FormatError(f"{padding} bits of padding, but at most 4 are allowed", offset=0, field="5-bit values")
     if values and max(values) > 31:
-        raise FormatError(f"a value of {max(values)}, at most 31", offset=0, field="5-bit values")
+        raise FormatError(f"a value of {max(values)}, but at most 31 is allowed", offset=0, field="5-bit values")
     number = int(b"0" + values.translate(_BASE32_DIGITS), 32)
     if number & ((1 << padding) - 1):
-        raise FormatError("padding bits that are not zero", offset=0, field="5-bit values")
+        raise FormatError("the padding bits must be zero", offset=0, field="5-bit values")
     return (number >> padding).to_bytes(size, "big")
 
 

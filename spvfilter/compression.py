@@ -14,10 +14,10 @@ from spvfilter.errors import SourceError, remedy
 SUFFIXES = (".gz", ".zst")
 """Suffixes of compressed files."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_BUFFER = 1 << 20  # Bytes that are read or decompressed at once (our choice).
-_PIECE = 1 << 8  # Bytes of zstd that are decompressed at once (our choice): 4 bytes become at most 128 kB.
+_BUFFER = 1 << 20  # Bytes that are read or decompressed at a time (our choice).
+_PIECE = 1 << 8  # Bytes of zstd that are decompressed at a time (our choice): 4 of them yield up to 128 kB.
 _DEEPEST = 2  # Largest number of layers of compression that are removed (our choice).
-_LARGEST_WINDOW = 1 << 27  # Bytes of earlier output that zstd may refer to: the limit of the program zstd.
+_LARGEST_WINDOW = 1 << 27  # Bytes of earlier output that zstd may refer to: the limit of the zstd program.
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
@@ -26,9 +26,9 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
 
 def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
-    """Return the stream and its first four bytes, or fewer bytes if the first line is shorter.
+    """Return the stream and its first four bytes, or fewer if the first line is shorter.
 
-    It does not wait for more bytes.
+    This does not wait for more bytes.
     """
     head = stream.readline(4)
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head
@@ -37,8 +37,8 @@ def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
 def unpacked(stream: BinaryIO, most: int | None = None) -> io.BufferedReader:
     """Return the stream decompressed, or unchanged if it is not compressed. The first bytes say which.
 
-    Reading decompresses a bounded piece at once. It raises SourceError if the compression is damaged or cut off, and
-    after `most` bytes of a compressed stream.
+    Reading decompresses a bounded piece at a time. It raises SourceError if a compressed stream is damaged or cut off,
+    or if it exceeds `most` bytes when decompressed.
 
     Raises:
         SourceError: The stream is compressed by zstd, and no package for zstd is installed.
@@ -54,7 +54,7 @@ def unpacked(stream: BinaryIO, most: int | None = None) -> io.BufferedReader:
 
 
 class _Limited(io.RawIOBase):
-    """A stream of at most a number of bytes. Reading more raises SourceError."""
+    """A stream with a limit on its length. Reading past the limit raises SourceError."""
 
     def __init__(self, reader: io.BufferedReader, most: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Limited(io.RawIOBase):
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream whose first bytes were read already, with these bytes put back."""
+    """A stream whose first bytes have already been read, with these bytes put back."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _Rejoined(io.RawIOBase):
 
 
 class _Gunzipped(io.RawIOBase):
-    """A stream that gzip compressed, decompressed. Its errors are SourceErrors."""
+    """The decompressed contents of a gzip stream. If it is damaged, reading raises SourceError."""
 
     def __init__(self, reader: BinaryIO) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class _Gunzipped(io.RawIOBase):
 
 
 class _Frame(Protocol):
-    """The decompression of one zstd frame, as Python 3.14 and the package zstandard have it."""
+    """A decompressor for one zstd frame, in the interface that Python 3.14 and the zstandard package share."""
 
     eof: bool
     unused_data: bytes
@@ -121,12 +121,12 @@ class _Frame(Protocol):
 
 
 class _Unzstd(io.RawIOBase):
-    """A stream of zstd frames, decompressed. Its errors are SourceErrors.
+    """The decompressed contents of a stream of zstd frames. If it is damaged, reading raises SourceError.
 
     Args:
         reader: The compressed stream.
-        new_frame: Begins a frame.
-        error: The error of a damaged frame.
+        new_frame: Returns the decompressor for the next frame.
+        error: The exception that a damaged frame raises.
     """
 
     def __init__(self, reader: io.BufferedReader, new_frame: Callable[[], _Frame], error: type[Exception]) -> None:
@@ -172,7 +172,7 @@ def _damaged(why: object) -> SourceError:
 
 
 def _zstd(reader: io.BufferedReader) -> _Unzstd:
-    """Return a stream decompressed by zstd. Raises SourceError if no package for zstd is installed."""
+    """Return the decompressed contents of a zstd stream. Raises SourceError if no package for zstd is installed."""
     try:
         from compression import zstd  # type: ignore[import-not-found]  # since Python 3.14
     except ImportError:

@@ -100,7 +100,7 @@ __all__ = [
 class SpvFilterError(Exception):
     """Base class of every error that this package raises deliberately.
 
-    Catch it to catch all errors of the package. Errors of the system, such as OSError, are not among them.
+    Catch it to catch all errors of the package. System errors, such as OSError, are not included.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -137,7 +137,7 @@ class FormatError(SpvFilterError, ValueError):
 class BlockFilterError(FormatError):
     """A compact filter (BIP-158) in a stream of filters is malformed.
 
-    The filters before it were good. Fetch this filter from another source and continue with its block.
+    The filters before it were valid. Fetch this filter from another source, then continue from its block.
     """
 
     block_hash: bytes
@@ -161,10 +161,10 @@ class UndoError(FormatError):
 
 
 class ColumnError(SpvFilterError, ValueError):
-    """A column of keys contradicts itself.
+    """A column of keys is inconsistent.
 
-    Either the memory of an Arrow array is not what its schema says, or a text is not valid Unicode. Check the program
-    that made the column.
+    Either the memory of an Arrow array does not match its schema, or a string is not valid Unicode. Check the program
+    that created the column.
     """
 
     message: str
@@ -205,7 +205,7 @@ class TooLargeError(ParameterError, MemoryError):
 class CapacityError(SpvFilterError):
     """A filter is full: it already contains as many keys as it was made for.
 
-    The new key was not added. Keys that came before it in the same call were added. Make a larger filter, or a
+    The new key was not added. Keys before it in the same call were added. Make a larger filter, or a
     `ScalableBloomFilter`, which grows. The attributes are None if the kernel itself raised the error.
     """
 
@@ -233,13 +233,13 @@ class ReadOnlyError(SpvFilterError, TypeError):
 class KeyRangeError(SpvFilterError, TypeError, OverflowError):
     """An integer key does not fit the filter's encoding, so the filter cannot contain it.
 
-    It is a TypeError, as for every other key that a filter does not take. For larger integers choose the encoding
-    int64 or uint64.
+    This is a TypeError, as for any other key that a filter does not accept. For larger integers, choose the int64 or
+    uint64 encoding.
     """
 
 
 class AddressError(ParameterError):
-    """A text is not a valid address: bad character, checksum, length, version or witness program.
+    """The text is not a valid address: it has a bad character, checksum, length, version or witness program.
 
     The message never repeats text that may be a private key or a seed phrase.
     """
@@ -260,7 +260,7 @@ class WrongNetworkError(AddressError):
 
 
 class DescriptorError(ParameterError):
-    """A text is not a usable output descriptor or extended public key.
+    """The text is not a usable output descriptor or extended public key.
 
     The message repeats no part of the text that may be a private key.
     """
@@ -277,12 +277,13 @@ class KeychainError(ParameterError):
 class KeychainMismatchError(KeychainError):
     """The database has a different keychain under this name.
 
-    It has another descriptor, or its function derives other scripts. Choose another name or another database.
+    That keychain has a different descriptor, or its function derives different scripts. Choose another name or
+    another database.
     """
 
 
 class UnknownAccountError(ParameterError):
-    """The wallet or the watch list has no account of this name.
+    """The wallet or the watch list has no account with this name.
 
     `accounts` lists the names.
     """
@@ -318,7 +319,7 @@ class WatchFileError(SpvFilterError, ValueError):
     path: str
     """Path of the watch list file."""
     problems: tuple[tuple[int, str], ...]
-    """Invalid lines of the file, each as (line number from 1, message). The line 0 means the whole file.
+    """Invalid lines of the file, each as (line number from 1, message). Line 0 stands for the whole file.
 
     Reading stops after 1,000 invalid lines, and the last problem says so.
     """
@@ -347,30 +348,30 @@ class SourceError(SpvFilterError):
 
 
 class VanishedFileError(SourceError):
-    """A block file or undo file is gone since the plan was made.
+    """A block file or undo file has disappeared since the plan was made.
 
-    A node may have pruned it. Make a new plan, and run again.
+    A node may have pruned it. Make a new plan and run that.
     """
 
 
 class DirectoryInUseError(SpvFilterError):
-    """Another scan or export writes into this directory.
+    """Another scan or export is writing to this directory.
 
-    The other one runs in this process or in another process. Wait until it has ended, or choose another directory.
+    It may run in this process or in another one. Wait until it has ended, or choose another directory.
     """
 
 
 class RemoteFileError(SpvFilterError):
     """A store of remote files failed or refused a request.
 
-    The message names the URL. `__cause__` is the error of fsspec, if there is one.
+    The message names the URL. `__cause__` is fsspec's error, if there is one.
     """
 
 
 class FalseFilterError(SourceError):
     """A compact filter does not match the filter header of its block.
 
-    The source of the filter is damaged or lies. The scan did not use this filter.
+    The source of the filter is damaged or lying. The scan did not use this filter.
     """
 
     height: int
@@ -418,7 +419,7 @@ class NodeUnreachableError(NodeError):
 
 
 class NodeBusyError(NodeError):
-    """The node is still starting (RPC error -28) or has too many requests (HTTP 503).
+    """The node is still starting (RPC error -28), or too busy to accept requests (HTTP 503).
 
     Try again later.
     """
@@ -506,7 +507,7 @@ class ProofError(PeerError):
 
 
 class EnvelopeError(PeerError):
-    """The 24-byte header of a P2P message is invalid, or a packet of an encrypted connection (BIP-324).
+    """The 24-byte header of a P2P message, or a packet of an encrypted connection (BIP-324), is invalid.
 
     A bad magic, length, garbage or tag ends the stream, because the start of the next message is unknown. After a bad
     command or checksum the stream continues, as in Core.
@@ -612,13 +613,13 @@ class TxConflictError(ParameterError):
 
 
 class TxCheckError(ParameterError):
-    """A transaction was not sent, since no block can contain it or all connected peers will refuse it.
+    """A transaction was not sent, because no block can contain it or all connected peers would refuse it.
 
     The wallet has not stored it. `LightClient.check` returns the same findings and warnings.
     """
 
     causes: tuple[str, ...]
-    """The faults, gravest first: texts of `store.CheckCause`."""
+    """The faults, most serious first, as values of `store.CheckCause`."""
     can_force: bool
     """True if `broadcast` sends it with `force=True`. False if no block can contain it."""
 
@@ -632,7 +633,7 @@ class PrivacyError(SpvFilterError):
     """A transaction or a filter would reveal the wallet's addresses. The message says why and what to do.
 
     `LightClient.broadcast` raises it for a transaction that cannot be sent privately. No peer received it. A
-    `PeerWarning` has it if a BIP-37 filter was sent without encryption.
+    `PeerWarning` contains it if a BIP-37 filter was sent without encryption.
     """
 
 
@@ -679,7 +680,7 @@ class MedianTimeError(InvalidHeaderError):
 
 
 class TimewarpError(InvalidHeaderError):
-    """A difficulty period starts more than 600 seconds before the end of the last period (forbidden by BIP-94)."""
+    """A difficulty period starts more than 600 seconds before the end of the previous one (forbidden by BIP-94)."""
 
 
 class VersionError(InvalidHeaderError):
@@ -758,9 +759,9 @@ class StoreReadOnlyError(StoreError):
 
 
 class NotRunningError(SpvFilterError, RuntimeError):
-    """A light client is used before it was entered or after it was left, or is entered a second time.
+    """A light client was used before it was entered or after it was left, or was entered a second time.
 
-    Use the client inside of `async with` (or `with`), and make a new client for each run.
+    Use the client inside `async with` (or `with`), and create a new client for each run.
     """
 
 
@@ -783,14 +784,14 @@ class EventGapError(SpvFilterError, LookupError):
 
     def __str__(self) -> str:
         return (
-            f"the database does not have every event after number {self.since}: it is new, restored or rebuilt, or old"
-            " events were dropped. Take a snapshot, such as matches(), then continue from its sequence"
+            f"the database does not contain every event after number {self.since}: it is new, restored or rebuilt, or"
+            " old events were dropped. Take a snapshot, such as matches(), then continue from its sequence"
             f" ({self.sequence} or higher)"
         )
 
 
 class NotConfirmedError(SpvFilterError):
-    """The transaction whose confirmation the caller awaits will not be confirmed."""
+    """The transaction that the caller is waiting for will not be confirmed."""
 
     txid: bytes
     """Txid of the transaction that will not be confirmed, 32 bytes in wire order."""
@@ -823,7 +824,7 @@ class NotConfirmedError(SpvFilterError):
 class RemoteError(SpvFilterError):
     """An operation on a filter in Redis failed.
 
-    `__cause__` is the error of redis-py, if there is one.
+    `__cause__` is redis-py's error, if there is one.
     """
 
 
@@ -883,7 +884,7 @@ class SpvFilterWarning(UserWarning):
 
 
 class BackendWarning(SpvFilterWarning, RuntimeWarning):
-    """The slow pure Python kernel is used, although a compiled kernel is installed or could be installed."""
+    """The slow pure-Python kernel is used, although a compiled kernel is installed or could be installed."""
 
 
 class CapacityWarning(SpvFilterWarning):
@@ -896,8 +897,8 @@ class CapacityWarning(SpvFilterWarning):
 class DescriptorWarning(SpvFilterWarning):
     """A descriptor is accepted, although it is probably not what the user wants.
 
-    It has an extended key without a wildcard, so that only one script is watched. Or a database contains it, but it
-    breaks a rule, so that new descriptors like it are refused.
+    Either it contains an extended key without a wildcard, so only one script is watched, or it comes from a database
+    but breaks a rule for new descriptors.
     """
 
 
@@ -906,9 +907,9 @@ class FpRateWarning(SpvFilterWarning):
 
 
 class WalletFileWarning(SpvFilterWarning):
-    """A part of a wallet file is left out, such as private keys.
+    """Part of a wallet file, such as the private keys, was left out.
 
-    Private keys are never kept. A reader of the file can spend the coins: keep it in a safe place.
+    Private keys are never kept. Anyone who can read the file can spend the coins, so keep it in a safe place.
     """
 
 

@@ -12,7 +12,7 @@ from typing import IO, Self
 
 from spvfilter import _system
 
-PRIVATE = 0o600  # Mode of a file that may have secrets.
+PRIVATE = 0o600  # Mode of a file that may contain secrets.
 SHARED = 0o666  # Mode of a file that others may use as far as the user's umask allows it.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # The disk is full, or the user's quota is used up.
 _MOST_DIGITS = 20  # longest process id that is read from a lock file, in decimal digits (our choice)
@@ -64,7 +64,7 @@ class FileHeldError(Exception):
 class FileLock:
     """A lock file, held from `take` to `release`. It contains the id of the process that holds it.
 
-    The operating system's lock on the file decides, not the existence of the file: the file that a killed process
+    Only the operating system's lock on the file counts, not the file's existence, so a file that a killed process
     leaves behind locks nobody out. A process can take the lock only once. `release` removes the file.
     """
 
@@ -74,7 +74,7 @@ class FileLock:
 
     @classmethod
     def take(cls, path: pathlib.Path) -> Self:
-        """Create the file and lock it. Raises FileHeldError if another holder has locked it, OSError if it fails."""
+        """Create the file and lock it. Raises FileHeldError if it is already locked, and OSError if that fails."""
         while True:
             file = _system.open_to_lock(path)
             try:

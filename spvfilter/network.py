@@ -49,11 +49,11 @@ class Network:
     genesis_hash: bytes
     """Hash of the genesis block, 32 bytes in wire order."""
     bip34_height: int
-    """From this height on, coinbases contain their height and headers have at least version 2."""
+    """From this height on, coinbases must contain their height, and headers must have at least version 2."""
     bip66_height: int
-    """From this height on, headers have at least version 3."""
+    """From this height on, headers must have at least version 3."""
     bip65_height: int
-    """From this height on, headers have at least version 4."""
+    """From this height on, headers must have at least version 4."""
     segwit_height: int
     """From this height on, a block with a witness commitment contains the witnesses (BIP-141)."""
     pow_limit: int
@@ -65,17 +65,17 @@ class Network:
     min_difficulty_blocks: bool = False
     """True if a block more than 20 minutes after its parent may have the highest target."""
     bip94: bool = False
-    """True if BIP-94 holds: retargets use the bits of a period's first block; timewarps are at most 600 seconds."""
+    """True if BIP-94 applies: retargets use the bits of a period's first block; timewarps are at most 600 seconds."""
     halving_interval: int = 210_000
     """Number of blocks after which the subsidy halves."""
     min_chain_work: int = 0
-    """Least work of a chain that is stored, in expected hashes."""
+    """Least work, in expected hashes, that a chain needs to be stored."""
     checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
     """Pairs of height and block hash (wire order), ascending. No fork may start below a checkpoint."""
     filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
     """Pairs of height and basic filter header (BIP-157, wire order), ascending."""
     signet_challenge: bytes | None = field(default=None, repr=False)
-    """The script that the signature of a signet block satisfies (BIP-325). None if the network isn't a signet."""
+    """The script that the signature of a signet block must satisfy (BIP-325). None if the network isn't a signet."""
 
     def __str__(self) -> str:
         return self.name
@@ -85,7 +85,7 @@ class Network:
     def named(cls, name: str) -> Network:
         """Return the network with this name. Raises ParameterError, which lists the known names, if there is none.
 
-        The name of a custom signet is "signet:" and its challenge in hex.
+        The name of a custom signet is "signet:" followed by its challenge in hex.
         """
         if name in _BY_NAME:
             return _BY_NAME[name]
@@ -108,7 +108,7 @@ class Network:
     @classmethod
     @naming
     def signet(cls, challenge: bytes | str) -> Network:
-        """Return the signet of a challenge script, given as bytes or hex. The default challenge gives `SIGNET`.
+        """Return the signet with this challenge script, given as bytes or hex. The default challenge gives `SIGNET`.
 
         The magic is derived from the challenge (BIP-325). All signets have the same genesis block.
         Raises ParameterError for hex digits that are not valid, and for a script of 0 or more than 10,000 bytes.
@@ -135,7 +135,7 @@ class Network:
 
     @classmethod
     def of_magic(cls, magic: bytes, first: Network | None = None) -> Network | None:
-        """Return the network with this magic, `first` before the five known networks; None if there is none."""
+        """Return the network with this magic, or None. `first`, if given, is tried before the five known networks."""
         known = NETWORKS if first is None else (first, *NETWORKS)
         return next((each for each in known if each.magic == magic), None)
 
@@ -203,7 +203,7 @@ MAINNET = Network(
         806399 00000000000000000002f985a10a40897d04888ac10c8ac75867a50b016eb6ef
         907199 00000000000000000000a4b1cede1eba74d67df322ca415468f277aa7b508f47
     """),
-    # basic filter headers that the light client neutrino has used for years
+    # basic filter headers that the light client Neutrino has used for years
     filter_checkpoints=_checkpoints("""
         100000 f28cbc1ab369eb01b7b5fe8bf59763abb73a31471fe404a26a06be4153aa7fa5
         200000 e5031471732f4fbfe7a25f6a03acc1413300d5c56ae8e06b95046b8e4c0f32b3

@@ -11,7 +11,7 @@ from typing import Protocol, Self, SupportsBytes
 
 from spvfilter._arguments import named
 from spvfilter._public import naming, readable
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE
 
@@ -126,13 +126,13 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
     Args:
         raw: The bytes to read from.
         at: Offset of the first byte of the CompactSize.
-        field: Name of the field that error messages show.
+        field: Name of the field, for error messages.
 
     Returns:
         The value, and the offset of the byte after it.
 
     Raises:
-        FormatError: It is truncated, not in its shortest form, or above 33,554,432 (Core's MAX_SIZE).
+        FormatError: The CompactSize is truncated, not in its shortest form, or above 33,554,432 (Core's MAX_SIZE).
     """
     try:
         if at >= len(raw):
@@ -145,7 +145,7 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
     width = 1 << (first - 0xFC)  # fd → 2, fe → 4, ff → 8
     end = at + 1 + width
     if end > len(raw):
-        raise FormatError(f"truncated: CompactSize wants {width} more bytes", offset=at, field=field)
+        raise FormatError(f"truncated: CompactSize needs {width} more bytes", offset=at, field=field)
     value = int.from_bytes(raw[at + 1 : end], "little")
     if value < (0xFD, 0x10000, 0x100000000)[first - 0xFD]:
         raise FormatError(f"non-canonical CompactSize for {value}", offset=at, field=field)
@@ -189,7 +189,7 @@ class Reader:
     def finish(self, field: str) -> None:
         """Raise FormatError unless all bytes have been read."""
         if self.at != len(self.raw):
-            raise FormatError(f"{len(self.raw) - self.at} trailing bytes", offset=self.at, field=field)
+            raise FormatError(counted(len(self.raw) - self.at, "trailing byte"), offset=self.at, field=field)
 
 
 def check_int(name: str, value: object, unit: str = "") -> None:
@@ -255,7 +255,7 @@ class OutPoint:
 
 
 def outpoint_of(value: OutPoint | str) -> OutPoint:
-    """Return an outpoint, or the outpoint of a text `TXID:INDEX`. Raises ParameterError for anything else."""
+    """Return an OutPoint unchanged, or parse a text `TXID:INDEX`. Raises ParameterError for anything else."""
     if isinstance(value, OutPoint):
         return value
     if not isinstance(value, str):
@@ -316,7 +316,7 @@ class Header:
     merkle_root: bytes
     """Root of the merkle tree over the block's txids, 32 bytes in wire order."""
     time: int
-    """Time that the miner claims (Unix time) (u32)."""
+    """Unix time that the miner claims, a u32."""
     bits: int
     """Target of the proof of work in compact form, a u32."""
     nonce: int

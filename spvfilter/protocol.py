@@ -23,7 +23,7 @@ MAX_SCRIPT_SIZE = 10_000  # Bytes of a script that can be executed, Core script/
 # First bytes of the scriptPubKey of a witness commitment, BIP-141 § Commitment structure.
 COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")
 MAX_FUTURE_BLOCK_TIME = 7_200  # Seconds that a header may be ahead of the local clock, Core chain.h.
-MAX_TIMEWARP = 600  # Seconds that a difficulty period may start before the end of the last period, BIP-94.
+MAX_TIMEWARP = 600  # Seconds that a difficulty period may start before the end of the previous one, BIP-94.
 
 # Files
 # Bytes of a block's undo record (our choice). A block has at most 24,390 inputs of 41 bytes, and each of them spends a

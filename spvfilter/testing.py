@@ -2,8 +2,8 @@
 
     pytest_plugins = ["spvfilter.testing"]  # in conftest.py
 
-The fixture `regtest_node` is a RegtestNode with 101 blocks. The fixture `light_client` is a function that makes light
-clients of this node. The node does not check scripts and signatures, but clients check the spends of their coins.
+The `regtest_node` fixture is a RegtestNode with 101 blocks. The `light_client` fixture is a function that creates light
+clients for this node. The node does not check scripts or signatures, but clients check the spends of their coins.
 
 PYTEST_DONT_REWRITE: this word keeps pytest from warning about a test that imports this module before it is a plugin.
 """
@@ -37,7 +37,7 @@ __all__ = ["LightClientFactory", "RegtestNode", "eventually", "light_client", "r
 T = TypeVar("T")
 
 _WAIT_S = 30.0  # seconds that `eventually` waits by default
-_TURN_S = 0.02  # seconds between two looks at a condition
+_TURN_S = 0.02  # seconds between two checks of a condition
 
 
 class RegtestNode:
@@ -78,7 +78,7 @@ class RegtestNode:
 
     @property
     def address(self) -> str:
-        """Address of the node as HOST:PORT, for the argument `peers` of a light client."""
+        """Address of the node as HOST:PORT, for the `peers` argument of a light client."""
         return f"{self._node.host}:{self._node.port}"
 
     @property
@@ -94,20 +94,20 @@ class RegtestNode:
     def mine(self, blocks: int = 1, *, to: str | None = None) -> list[bytes]:
         """Mine blocks with the transactions of the mempool, and return the block hashes.
 
-        The coinbases pay the address `to`; if it is None, they pay the miner.
+        The coinbases pay the address `to`, or the miner if it is None.
         """
         script = None if to is None else address_to_script(to, REGTEST)
         return self.call(lambda regtest: regtest.mine(blocks, to=script))
 
     def reorg(self, depth: int) -> list[bytes]:
-        """Replace the last `depth` blocks by `depth + 1` empty ones, and return the hashes of the new blocks.
+        """Replace the last `depth` blocks with `depth + 1` empty ones, and return the hashes of the new blocks.
 
         The transactions of the replaced blocks return to the mempool.
         """
         return self.call(lambda regtest: regtest.reorg(depth))
 
     def pay(self, address: str, value: int, *, fee: int = FEE) -> bytes:
-        """Put a payment of the miner to an address into the mempool, and return its txid.
+        """Put a payment from the miner to an address into the mempool, and return its txid.
 
         Output 0 pays `value` satoshi to the address. `fee` is in satoshi.
         """
@@ -115,7 +115,7 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.pay(output, fee=fee))
 
     def spend(self, *coins: OutPoint, to: str, value: int, fee: int = FEE, keys: Iterable[bytes] = ()) -> bytes:
-        """Spend coins of any owner in a transaction of the mempool, and return its txid.
+        """Spend anyone's coins in a new mempool transaction, and return its txid.
 
         The transaction pays `value` satoshi to the address `to`, and `fee` satoshi to the miner. Change goes to the
         address of the first coin. `keys` are the private keys of the coins, see `Regtest.spend`.
@@ -124,7 +124,7 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee, keys=keys))
 
     def bump(self, txid: bytes | str, *, fee: int | None = None, keys: Iterable[bytes] = ()) -> bytes:
-        """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
+        """Replace a mempool transaction with a copy that pays a higher fee, and return the txid of the copy.
 
         `fee` is in satoshi. `Regtest.bump` explains the default. `keys` are private keys for coins that are not the
         miner's.
@@ -134,7 +134,7 @@ class RegtestNode:
     def double_spend(
         self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False, keys: Iterable[bytes] = ()
     ) -> bytes:
-        """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
+        """Replace a mempool transaction with a payment of its coins to the miner, and return the new txid.
 
         If `in_block` is True, the new transaction is mined in a block instead. `fee` is in satoshi. See
         `Regtest.double_spend`. `keys` are private keys for coins that are not the miner's.
@@ -151,7 +151,7 @@ class RegtestNode:
 
 
 class LightClientFactory(Protocol):
-    """A function that starts a SyncLightClient and returns it when it has searched all blocks.
+    """A function that starts a SyncLightClient and returns it once it has searched all blocks.
 
     The client is closed at the end of the test.
 

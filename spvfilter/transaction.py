@@ -160,7 +160,7 @@ class Transaction:
 class TxIn:
     """An input of a transaction.
 
-    Raises TypeError for a value of a wrong type, and ParameterError if the sequence number is not a u32.
+    Raises TypeError for a value of the wrong type, and ParameterError if the sequence number is not a u32.
     """
 
     outpoint: OutPoint

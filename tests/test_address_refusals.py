@@ -166,9 +166,15 @@ CAUSES = {
         segwit(0, bytes(34), Bech32Encoding.BECH32),
         "witness program of 21 bytes, but version 0 has 20 or 32",
     ),
-    "five bits of padding": (segwit(1, bytes(9), Bech32Encoding.BECH32M), "5 bits of padding, at most 4"),
-    "seven bits of padding": (segwit(1, bytes(11), Bech32Encoding.BECH32M), "7 bits of padding, at most 4"),
-    "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "padding bits that are not zero"),
+    "five bits of padding": (
+        segwit(1, bytes(9), Bech32Encoding.BECH32M),
+        "5 bits of padding, but at most 4",
+    ),
+    "seven bits of padding": (
+        segwit(1, bytes(11), Bech32Encoding.BECH32M),
+        "7 bits of padding, but at most 4",
+    ),
+    "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "the padding bits must be zero"),
     "extended public key": (
         XPUB,
         "an extended public key (xpub…) where an address is expected: give one address, or call add_descriptor,"

@@ -208,7 +208,7 @@ class EventRows:
         self._rows.set_meta(_NAME, bytes(self._log))
 
     def read(self, since: int, limit: int, account: int | None = None) -> list[StoredEvent]:
-        """Return up to `limit` events after number `since`. Raises EventGapError, ParameterError, StoreError.
+        """Return up to `limit` events after number `since`. Raises EventGapError, ParameterError and StoreError.
 
         Args:
             since: Number of an event.
