@@ -168,11 +168,11 @@ CAUSES = {
     ),
     "five bits of padding": (
         segwit(1, bytes(9), Bech32Encoding.BECH32M),
-        "5 bits of padding, but at most 4",
+        "5 bits of padding, but at most 4 are allowed",
     ),
     "seven bits of padding": (
         segwit(1, bytes(11), Bech32Encoding.BECH32M),
-        "7 bits of padding, but at most 4",
+        "7 bits of padding, but at most 4 are allowed",
     ),
     "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "the padding bits must be zero"),
     "extended public key": (

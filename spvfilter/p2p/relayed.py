@@ -128,7 +128,7 @@ class RelayedTransactions:
         A cancelled call loses no transaction. Raises ParameterError outside of `async with`.
         """
         if not self._tasks:
-            raise ParameterError("RelayedTransactions must be entered with `async with`")
+            raise ParameterError("RelayedTransactions must be used with `async with`")
         raw = await self._arrived.get()
         if isinstance(raw, BaseException):
             self._arrived.put_nowait(raw)  # for the next call

@@ -10,7 +10,7 @@ import pytest
 from spvfilter.p2p.proxy import Proxy
 
 REPLIES = {
-    b"\x05\xf0": "cannot find a descriptor of this onion service",
+    b"\x05\xf0": "cannot find the descriptor of this onion service",
     b"\x05\xf1": "descriptor of this onion service is invalid",
     b"\x05\xf2": "introduction points",
     b"\x05\xf3": "rendezvous",
