@@ -1,4 +1,4 @@
-"""Keeps the attributes that a subclass of a filter adds to its objects when they are copied or pickled."""
+"""Keep the attributes that a subclass of a filter adds to its objects when they are copied or pickled."""
 
 from __future__ import annotations
 

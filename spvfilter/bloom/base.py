@@ -67,7 +67,7 @@ _MAPPED = 1 << 20
 _HUGE = 1 << 22
 
 
-_FALSE = 1.05  # From this multiple of the requested rate on a filter is refused (our choice).
+_FALSE = 1.05  # From this multiple of the requested rate on, a filter is refused (our choice).
 # Standard deviations by which an estimate must exceed the capacity. One filter in 30,000 refuses a key too early.
 _DEVIATIONS = 4
 # A writer to shared memory may add a 16th of the keys that still fit, and at least a 64th of the capacity, before it
@@ -75,7 +75,7 @@ _DEVIATIONS = 4
 _SHARE, _LEAST_SHARE = (16, 64)
 # The value of `_full_at` if `room` counts down from `capacity`. All filters share one tuple, to save memory.
 _COUNTED = (0, None)
-_MOST_ROOM = 1 << 62  # New keys. The kernel's counter holds a little more.
+_MOST_ROOM = 1 << 62  # Number of new keys. The kernel's counter holds a little more.
 
 SLOTS = ("__weakref__", "_encode_with", "_full_at", "_owner", "capacity", "hashing", "nominal_fp_rate", "on_full")
 _DEFAULT_HASHING = FastHash()
@@ -275,10 +275,11 @@ class GenericFilter:
         count, rate = (self.capacity, None) if self._full_at is _COUNTED else self._full_at
         if rate is None:
             rate = self.current_fp_rate
-        held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds {count} and now has a rate of {rate:.3g}"
+        held = f"{self.capacity} keys at {self.nominal_fp_rate:g} contains {count}, so its rate is {rate:.3g}"
         if self.on_full == "warn":
             self.room = None
-            warnings.warn(f"a filter made for {held}: every further key raises its rate", CapacityWarning, stacklevel=4)
+            message = f"a filter made for {held}: every additional key raises it"
+            warnings.warn(message, CapacityWarning, stacklevel=4)
             return
         # valid until the cells change other than by adding keys
         self.room, self._full_at = (0, (count, rate))
@@ -302,7 +303,7 @@ class GenericFilter:
         """Write the filter to a file. A new file atomically replaces the file at `path`, and is flushed to disk.
 
         The new file has the mode of the old one, or mode 0600 if there was none. If `path` is a symbolic link, its
-        target is replaced. Raises OSError.
+        target is replaced. Raises OSError if the file cannot be written.
         """
         fileformat.save(Path(path), self.header(), self.body)
 
@@ -422,7 +423,7 @@ class GenericFilter:
     def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
         header = FileHeader.parse(bytes(raw))
         if header.kind not in cls._KINDS:
-            raise FormatError(f"kind {header.kind} is not a {cls.__name__}", offset=10, field="kind")
+            raise FormatError(f"a {cls.__name__} cannot read a file of kind {header.kind}", offset=10, field="kind")
         fileformat.check_size(header, size)
         return header
 
@@ -485,7 +486,7 @@ class GenericFilter:
             raw: The cells, which are copied. All other arguments are as for BloomFilter.
 
         Raises:
-            FormatError: The number of bytes does not fit the shape, or bits beyond m are set.
+            FormatError: The number of bytes does not match the shape, or bits beyond m are set.
             ParameterError: An argument is outside its domain.
             TooLargeError: The filter does not fit into memory.
         """
@@ -578,8 +579,8 @@ class GenericFilter:
     def __repr__(self) -> str:
         """Return a text with the shape, fill and false-positive rate of the filter.
 
-        If the cells have more than 64 KiB, fill and rate are estimated from a sample and marked with ≈. The call is
-        therefore fast.
+        If the cells take more than 64 KiB, fill and rate are estimated from a sample and marked with ≈, so that the
+        call is fast.
         """
         made_for = (
             f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
@@ -595,16 +596,15 @@ class GenericFilter:
 
 def _refuse_bip37(family: HashFamily, cells: int) -> None:
     if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
-        raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
+        raise ParameterError(
+            f"murmur3 can address at most {MAX_BIP37_BITS} bits, not {cells}: choose another hash family"
+        )
 
 
 def refuse_false_rate(
     hashing: HashFamily, cells: int, hash_funcs: int, capacity: int, fp_rate: float, partitioned: bool = False
 ) -> None:
-    """Refuse a new filter that is too large for its hash family. Warn if double hashing doubles its rate.
-
-    Raises ParameterError.
-    """
+    """Raise ParameterError if a filter is too large for its hash family. Warn if double hashing doubles its rate."""
     expected = rates.expected(hashing.family, cells, hash_funcs, capacity, partitioned)
     if rates.uneven(hashing.family, cells) is not None and expected > _FALSE * fp_rate:
         raise ParameterError(

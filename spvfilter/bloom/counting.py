@@ -39,7 +39,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     A counter that reaches its limit of 15, 255 or 65,535 stays there, even after `remove`. The filter therefore never
     misses an added key, but some removed keys remain (`stuck_counters`). With distinct keys a counter hardly ever
-    reaches 15 (`counter_overflow`). A key that is added 15 times brings its counters to 15: choose more bits for it.
+    reaches 15 (`counter_overflow`). A key that is added 15 times brings its counters to 15: choose larger counters for
+    it.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.
@@ -109,8 +110,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def union(self, *others: CountingBloomFilter) -> Self:
         """Return a new filter with the keys of this filter and the others, adding up their counts, as `|` does.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
-        not fit into memory.
+        Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
+        TooLargeError if the result does not fit into memory.
         """
         self._match(others)
         both = self.copy()
@@ -120,8 +121,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def union_update(self, *others: CountingBloomFilter) -> None:
         """Add the keys of other filters with their counts, as `|=` does. To add single keys, use `update`.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, ReadOnlyError for read-only
-        memory. In the first two cases nothing has changed.
+        Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
+        ReadOnlyError if the memory is read-only. In the first two cases nothing has changed.
         """
         self._match(others)
         for other in others:
@@ -146,8 +147,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def remove_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Remove each key of a batch once, and return which keys were removed.
 
-        The result has one byte for each key: 1 if the key was removed, 0 if it was not contained. For a column it is a
-        mask as `contains_many` returns it; a null that is skipped is not removed.
+        The result has one byte for each key: 1 if the key was removed, 0 if it was not contained. For a column, it is a
+        mask like that of `contains_many`; a skipped null is not removed.
 
         A key that is not contained changes nothing. A key that occurs several times is removed as often as the filter
         contains it. All keys are looked up first: a key of the wrong type raises an error before anything has changed.

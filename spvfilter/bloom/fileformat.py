@@ -38,7 +38,7 @@ from typing import IO, NamedTuple, Protocol
 
 from spvfilter._public import public
 from spvfilter.bloom.sizing import MAX_COUNT, MAX_HASH_FUNCS as MAX_HASH_FUNCS
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, counted
 from spvfilter.files import replacing
 from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
@@ -153,19 +153,26 @@ class FileHeader(NamedTuple):
         if flags & ~(FLAG_PARTITIONED | FLAG_OPEN) or zero:
             raise FormatError(f"unknown flags {flags:#04x} {zero:#06x}", offset=13, field="flags")
         if not 1 <= header.hash_funcs <= MAX_HASH_FUNCS:
-            raise FormatError(f"{header.hash_funcs} hash functions", offset=16, field="hash_funcs")
+            message = f"expected 1 to {MAX_HASH_FUNCS} hash functions, not {header.hash_funcs}"
+            raise FormatError(message, offset=16, field="hash_funcs")
         if not 1 <= header.cells <= MAX_CELLS or (header.partitioned and header.cells % header.hash_funcs):
-            raise FormatError(f"{header.cells} bits for {header.hash_funcs} functions", offset=20, field="bits")
+            said = f", a multiple of {header.hash_funcs} (hash_funcs)" if header.partitioned else ""
+            message = f"the number of bits must be 1 to {MAX_CELLS}{said}, not {header.cells}"
+            raise FormatError(message, offset=20, field="bits")
         if family == Family.BIP37 and kind != KIND_SERIES and header.cells > MAX_BIP37_BITS:
-            raise FormatError(f"{header.cells} bits, but murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
+            message = f"murmur3 can address at most {MAX_BIP37_BITS} bits, not {header.cells}"
+            raise FormatError(message, offset=20, field="bits")
         if header.capacity > MAX_COUNT:
-            raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")
+            message = f"the capacity must be at most {MAX_COUNT}, not {header.capacity}"
+            raise FormatError(message, offset=28, field="capacity")
         is_rate = 0 <= header.fp_rate < 1 and math.copysign(1.0, header.fp_rate) > 0  # neither NaN nor -0.0
         if not is_rate or (header.fp_rate > 0) != (header.capacity > 0):
-            raise FormatError(f"{header.fp_rate} for {header.capacity} keys", offset=36, field="fp_rate")
+            message = f"a filter of capacity {header.capacity} cannot have the rate {header.fp_rate}"
+            raise FormatError(message, offset=36, field="fp_rate")
         keyed = _KEYED.get(Family(family), 16)
         if any(header.key[keyed:]):
-            said = "a tweak or seed has 4 bytes; the others must be zero" if keyed else "the family has no seed"
+            known = "a tweak or seed is 4 bytes long" if keyed else "the family has no seed"
+            said = f"{known}, so the remaining bytes must be zero"
             raise FormatError(said, offset=44 + keyed, field="key")
         return header
 
@@ -227,7 +234,7 @@ def check_size(header: SizedHeader, size: int) -> None:
     if size < expected:
         raise FormatError(f"truncated: expected {expected} bytes, got {size}", offset=size, field="file")
     if size > expected:
-        raise FormatError(f"{size - expected} trailing bytes", offset=expected, field="file")
+        raise FormatError(counted(size - expected, "trailing byte"), offset=expected, field="file")
 
 
 def checksum(header: SizedHeader, body: memoryview) -> bytes:

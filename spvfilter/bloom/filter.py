@@ -56,8 +56,8 @@ class BloomBits(BitCore):
     def union(self, *others: BloomBits) -> Self:
         """Return a new filter that contains the keys of this filter and the others, as `|` does.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
-        not fit into memory.
+        Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
+        TooLargeError if the result does not fit into memory.
         """
         self._match(others)
         both = self.copy()
@@ -67,8 +67,8 @@ class BloomBits(BitCore):
     def intersection(self, *others: BloomBits) -> Self:
         """Return a new filter that contains the keys that this filter and all others contain, as `&` does.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
-        not fit into memory.
+        Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
+        TooLargeError if the result does not fit into memory.
         """
         self._match(others)
         common = self.copy()
@@ -78,8 +78,8 @@ class BloomBits(BitCore):
     def union_update(self, *others: BloomBits) -> None:
         """Add the keys of other filters, as `|=` does. To add single keys, use `update`.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, ReadOnlyError for read-only
-        memory. In the first two cases nothing has changed.
+        Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
+        ReadOnlyError if the memory is read-only. In the first two cases nothing has changed.
         """
         self._match(others)
         for other in others:
@@ -88,8 +88,8 @@ class BloomBits(BitCore):
     def intersection_update(self, *others: BloomBits) -> None:
         """Keep only the keys that all other filters contain too, as `&=` does.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, ReadOnlyError for read-only
-        memory. In the first two cases nothing has changed.
+        Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
+        ReadOnlyError if the memory is read-only. In the first two cases nothing has changed.
         """
         self._match(others)
         for other in others:
@@ -98,7 +98,7 @@ class BloomBits(BitCore):
     def issubset(self, other: BloomBits) -> bool:
         """Return True if the other filter contains every key that this filter contains, as `<=` does.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects.
+        Raises MismatchError if the filter has a different shape, and TypeError if it is not a Bloom filter.
         """
         self._match((other,))
         return self <= other
@@ -106,7 +106,7 @@ class BloomBits(BitCore):
     def issuperset(self, other: BloomBits) -> bool:
         """Return True if this filter contains every key that the other filter contains, as `>=` does.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects.
+        Raises MismatchError if the filter has a different shape, and TypeError if it is not a Bloom filter.
         """
         self._match((other,))
         return other <= self
@@ -114,8 +114,8 @@ class BloomBits(BitCore):
     def isdisjoint(self, other: BloomBits) -> bool:
         """Return True if it is certain that no key was added to both filters: they share no set bit.
 
-        False means that both may contain a key, as for almost all filters with a few keys. Raises MismatchError for a
-        filter of a different shape, TypeError for other objects.
+        False means that both may contain a key, as for almost all filters with a few keys. Raises MismatchError if the
+        filter has a different shape, and TypeError if it is not a Bloom filter.
         """
         self._match((other,))
         return self.set_bits() + other.set_bits() == self.union_set_bits(other)
@@ -156,15 +156,15 @@ class BloomBits(BitCore):
     def union_len(self, other: BloomBits) -> float:
         """Return the estimated number of distinct keys that at least one of the two filters contains.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects.
+        Raises MismatchError if the filter has a different shape, and TypeError if it is not a Bloom filter.
         """
         return sizing.estimate_union(*self._counts(other))
 
     def intersection_len(self, other: BloomBits) -> float:
         """Return the estimated number of keys that both filters contain, at least 0.
 
-        Raises MismatchError for a filter of a different shape, TypeError for other objects, and ParameterError if every
-        bit of the union is set.
+        Raises MismatchError if the filter has a different shape, TypeError if it is not a Bloom filter, and
+        ParameterError if every bit of the union is set.
         """
         return sizing.estimate_intersection(*self._counts(other))
 

@@ -149,7 +149,7 @@ class StaticFilter(FuseCore):
             encode: The encoding of keys. Needed only for a custom function.
 
         Raises:
-            FormatError: For the same reasons as in `from_bytes`.
+            FormatError: The file is malformed, as for `from_bytes`.
             ParameterError: `hashing` or `encode` differs from the file's.
             TooLargeError: The filter does not fit into memory.
             OSError: The file cannot be read.
@@ -185,7 +185,7 @@ class StaticFilter(FuseCore):
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file, which is replaced as a whole. Raises OSError.
+        """Write the filter to a file, which is replaced as a whole. Raises OSError if it cannot be written.
 
         A symbolic link and the mode of an existing file are kept. A new file has the mode 0600.
         """

@@ -103,14 +103,19 @@ class StaticHeader(NamedTuple):
         if encoding not in set(Encoding):
             raise FormatError(f"unknown encoding of keys {encoding}", offset=12, field="encoding")
         if power > _LONGEST:
-            raise FormatError(f"segments of 2^{power} cells, at most 2^{_LONGEST}", offset=13, field="segment_length")
+            message = f"a segment must have at most 2^{_LONGEST} cells, not 2^{power}"
+            raise FormatError(message, offset=13, field="segment_length")
         if zero or any(zeros):
-            raise FormatError("reserved bytes are not zero", offset=14 if zero else 48, field="zero")
+            raise FormatError("reserved bytes must be zero", offset=14 if zero else 48, field="zero")
         header = cls(bits, family, encoding, 1 << power, segments, seed, keys, key)
         if header.cells > MAX_CELLS:
-            raise FormatError(f"{header.cells} cells, at most {MAX_CELLS}", offset=16, field="segments")
-        if (keys > 0) != (segments > 0) or keys > header.cells:
-            raise FormatError(f"{keys} keys in {header.cells} cells", offset=24, field="keys")
+            raise FormatError(
+                f"a table must have at most {MAX_CELLS} cells, not {header.cells}", offset=16, field="segments"
+            )
+        if keys > header.cells:
+            raise FormatError(f"a table of {header.cells} cells cannot contain {keys} keys", offset=24, field="keys")
+        if segments and not keys:
+            raise FormatError("a table without keys must be empty", offset=24, field="keys")
         if family == Family.FAST and any(key[4:]):
-            raise FormatError("a seed has 4 bytes; the others must be zero", offset=36, field="key")
+            raise FormatError("a seed is 4 bytes long, so the remaining bytes must be zero", offset=36, field="key")
         return header

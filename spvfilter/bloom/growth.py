@@ -95,7 +95,7 @@ class Growth(NamedTuple):
         """
         count = self.slices_for(items)
         if count > MAX_SLICES:
-            raise ParameterError(f"{items} keys take {count} slices, but at most {MAX_SLICES} are possible")
+            raise ParameterError(f"{items} keys need {count} slices, but at most {MAX_SLICES} are possible")
         left, bits, most, log_right = items, 0, 0, 0.0
         for number in range(count):
             shape = self.shape(number)

@@ -30,7 +30,7 @@ class HashFamily(Protocol):
         ...
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]] | None:
-        """Return `hash_funcs` custom functions. None if the kernel implements the family."""
+        """Return `hash_funcs` custom functions, or None if the kernel implements the family."""
         ...
 
 
@@ -109,7 +109,7 @@ class SipHash:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes) or len(self.key) != 16:
-            raise ParameterError("a SipHash key must be 16 bytes")
+            raise ParameterError("a SipHash key must be 16 bytes long")
 
     def functions(self, hash_funcs: int) -> None:
         """Return None: the kernel implements the family."""
@@ -122,7 +122,7 @@ class CustomHash:
 
     It is one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`. The filter reduces their results
     modulo its number of bits. The functions receive encoded keys. The file of a filter stores a hash of `name`, and can
-    be opened only with a family of the same name. Raises ParameterError for an empty name.
+    be opened only with a family of the same name. Raises ParameterError if the name is empty.
     """
 
     name: str

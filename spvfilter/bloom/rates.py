@@ -2,8 +2,8 @@
 
 Three families belong to other programs and cannot be changed:
 
-- BIP-37 has 32-bit hashes, and Spark's version 1 has 31-bit hashes. The hash modulo m is not uniform if m is
-  near 2^32 or 2^31: the first positions are twice as likely as the last ones. Positions beyond are never reached.
+- BIP-37 has 32-bit hashes, and Spark's version 1 has 31-bit hashes. The hash modulo m is not uniform if m is near 2^32
+  or 2^31: the first positions are twice as likely as the last ones. Positions beyond that range are never reached.
 - Spark and RedisBloom use double hashing: position i is a + i b modulo m. Two keys then share many positions with a
   probability of about 1/m, so the rate cannot fall far below 1/m. Source: Dillinger and Manolios, "Bloom Filters in
   Probabilistic Verification" (2004).

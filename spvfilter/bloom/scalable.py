@@ -98,7 +98,7 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def _given_encoding(self) -> Encode:
-        """The argument `encode` that a filter with the same keys needs."""
+        """The `encode` argument that a filter with the same keys needs."""
         return self._encode_with or ENCODES[self.slices[0].encoding]
 
     def _make_room(self) -> None:
@@ -191,7 +191,7 @@ class ScalableBloomFilter(SeriesCore):
         return seriesformat.packed(self.plan, self.slices)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file, as BloomFilter.save does. Raises OSError."""
+        """Write the filter to a file, as BloomFilter.save does. Raises OSError if it cannot be written."""
         seriesformat.save(Path(path), self.plan, self.slices)
 
     @classmethod
@@ -275,7 +275,7 @@ class ScalableBloomFilter(SeriesCore):
     def __or__(self, other: GenericFilter | ScalableBloomFilter) -> NoReturn:
         """Raise MismatchError: a scalable filter cannot be combined with another filter.
 
-        Two scalable filters can be compared only by `==`.
+        Two scalable filters can be compared only with `==`.
         """
         if not isinstance(other, (GenericFilter, ScalableBloomFilter)):
             return NotImplemented

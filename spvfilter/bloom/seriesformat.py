@@ -27,7 +27,7 @@ from spvfilter.bloom.base import allocate
 from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, KIND_SERIES, TRAILER_SIZE, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.growth import Growth
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.kernel import MAX_SLICES
 from spvfilter.primitives import chunks
 
@@ -78,7 +78,8 @@ def save(path: Path, plan: Growth, slices: Sequence[BloomFilter]) -> None:
 def read(path: Path) -> memoryview:
     """Return the contents of the file of a scalable filter. Only its header is checked.
 
-    Raises OSError, FormatError for the file of another filter, and TooLargeError if it does not fit into memory.
+    Raises FormatError if it is not the file of a scalable filter, TooLargeError if it does not fit into memory, and
+    OSError.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -100,13 +101,14 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
     """Return the header of a scalable filter's file of `size` bytes. Raises FormatError if it is not such a file."""
     header = FileHeader.parse(bytes(raw[:HEADER_SIZE]))
     if header.kind != KIND_SERIES:
-        raise FormatError(f"kind {header.kind} is not a ScalableBloomFilter", offset=10, field="kind")
+        raise FormatError(f"a ScalableBloomFilter cannot read a file of kind {header.kind}", offset=10, field="kind")
     if header.flags:
-        raise FormatError(f"flags {header.flags:#04x} of a series", offset=13, field="flags")
+        raise FormatError(f"the flags of a series must be 0, not {header.flags:#x}", offset=13, field="flags")
     if header.hash_funcs > MAX_SLICES:
-        raise FormatError(f"{header.hash_funcs} slices, at most {MAX_SLICES}", offset=16, field="slices")
+        message = f"a series must have at most {MAX_SLICES} slices, not {header.hash_funcs}"
+        raise FormatError(message, offset=16, field="slices")
     if header.cells % 8 or header.cells < 8 * (_GROWTH.size + HEADER_SIZE):
-        raise FormatError(f"{header.cells} bits", offset=20, field="bits")
+        raise FormatError(f"the slices of a series cannot have {header.cells} bits", offset=20, field="bits")
     if not header.capacity:
         raise FormatError("a series needs an initial capacity above 0", offset=28, field="capacity")
     fileformat.check_size(header, size)
@@ -116,7 +118,7 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
 def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tuple[FileHeader, memoryview]]]:
     """Return the header, the growth, and the header and bits of each slice.
 
-    `verify` checks the CRC too. Raises FormatError for a malformed file.
+    `verify` checks the CRC too. Raises FormatError if the file is malformed.
     """
     header = header_of(whole, len(whole))
     end = len(whole) - TRAILER_SIZE
@@ -138,7 +140,7 @@ def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tup
         slices.append((part, whole[at + HEADER_SIZE : at + HEADER_SIZE + part.body_size]))
         at += HEADER_SIZE + part.body_size + TRAILER_SIZE
     if at != end:
-        raise FormatError(f"{end - at} trailing bytes after the slices", offset=at, field="file")
+        raise FormatError(f"{counted(end - at, 'trailing byte')} after the slices", offset=at, field="file")
     return header, plan, slices
 
 
@@ -147,7 +149,7 @@ def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
     part = FileHeader.parse(bytes(rest[:HEADER_SIZE]))
     if part.kind != KIND_BITS or part.flags:
         raise FormatError(
-            f"kind {part.kind} with flags {part.flags:#04x}, where a slice is expected", offset=10, field="kind"
+            f"expected a slice, got kind {part.kind} with flags {part.flags:#04x}", offset=10, field="kind"
         )
     if (part.family, part.encoding, part.key) != (header.family, header.encoding, header.key):
         raise FormatError("the slice and the series differ in hash family, key or encoding", offset=11, field="family")

@@ -70,7 +70,7 @@ def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
     The real optimum k = -log2 p lies between two integers. Both are tried, and the smaller filter is returned. The
     approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m.
 
-    Raises ParameterError for a capacity or a rate outside its domain.
+    Raises ParameterError if the capacity or the rate is outside its domain.
     """
     below = max(1, math.floor(-math.log2(probability(fp_rate))))
     return min((bits_for(capacity, fp_rate, hash_funcs), hash_funcs) for hash_funcs in (below, below + 1))
@@ -144,8 +144,8 @@ def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
 def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
     """Return the largest number of items that m bits hold at rate p, and the number of hash functions for it.
 
-    As in `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside
-    their domain.
+    As in `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError if an argument is
+    outside its domain.
     """
     bits = _bits(bits)
     below = max(1, math.floor(-math.log2(probability(fp_rate))))
@@ -156,7 +156,7 @@ def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
 def optimal_hash_funcs(bits: int, capacity: int) -> int:
     """Return the number of hash functions, up to MAX_HASH_FUNCS, that gives m bits with n items the lowest rate.
 
-    It is an integer next to (m/n) ln 2. Raises ParameterError for counts outside their domain.
+    It is an integer next to (m/n) ln 2. Raises ParameterError if a count is outside its domain.
     """
     bits = _bits(bits)
     capacity = _items("capacity", capacity, least=1)
@@ -171,7 +171,7 @@ def fuse_segments(items: int) -> tuple[int, int]:
     a segment are 2^floor(ln n / ln 3.33 + 2.25), at most 2^18. The table has max(1.125, 0.875 + 0.25 ln 10^6 / ln n)
     cells for each item, rounded up to whole segments.
 
-    Raises ParameterError for a number of items outside its domain, and if the table would have 2^32 cells or more.
+    Raises ParameterError if the number of items is outside its domain, or if the table would have 2^32 cells or more.
     """
     items = _items("items", items)
     if not items:
@@ -181,7 +181,7 @@ def fuse_segments(items: int) -> tuple[int, int]:
     cells = items * max(1.125, 0.875 + 0.25 * math.log(1e6) / log)
     segments = max(1, math.ceil(cells / length) - 2)
     if (segments + 2) * length > _MOST_CELLS:
-        raise ParameterError(f"a static filter holds at most 3.8 billion keys, not {items:,}")
+        raise ParameterError(f"a static filter can hold at most 3.8 billion keys, not {items:,}")
     return length, segments
 
 
@@ -536,7 +536,7 @@ def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_fu
 def probability(fp_rate: SupportsFloat) -> float:
     """Return a rate as a float. It may be any real number, including NumPy's.
 
-    Raises ParameterError unless it is between 0 and 1, both excluded.
+    Raises ParameterError unless it is between 0 and 1, exclusive.
     """
     rate = fp_rate
     if type(rate) is not float:
@@ -547,7 +547,7 @@ def probability(fp_rate: SupportsFloat) -> float:
         except (TypeError, ValueError, OverflowError):
             raise ParameterError(f"fp_rate must be a number between 0 and 1, not {fp_rate!r}") from None
     if math.isnan(rate):
-        raise ParameterError("fp_rate is not a number")
+        raise ParameterError("fp_rate must be a number, not NaN")
     if not 0 < rate < 1:
         raise ParameterError(f"fp_rate must be above 0 and below 1, not {fp_rate}")
     return rate
@@ -556,7 +556,7 @@ def probability(fp_rate: SupportsFloat) -> float:
 def whole(name: str, value: SupportsIndex, least: int, most: int) -> int:
     """Return a count as an int. It may be any integer, including NumPy's, but not a bool.
 
-    Raises ParameterError for other objects, and for a number below `least` or above `most`.
+    Raises ParameterError if `value` is not an integer, or is below `least` or above `most`.
     """
     if type(value) is not int:
         try:
@@ -592,7 +592,7 @@ def _items(name: str, items: int, least: int = 0) -> int:
 def _set_bits(name: str, set_bits: int, bits: int) -> int:
     set_bits = whole(name, set_bits, 0, MAX_COUNT)
     if set_bits > bits:
-        raise ParameterError(f"{name} exceeds the {bits} bits: {set_bits}")
+        raise ParameterError(f"{name} must be at most the {bits} bits, not {set_bits}")
     return set_bits
 
 
@@ -601,7 +601,7 @@ def _three_counts(bits: int, set_a: int, set_b: int, set_union: int) -> tuple[in
     set_a, set_b = _set_bits("set_a", set_a, bits), _set_bits("set_b", set_b, bits)
     set_union = _set_bits("set_union", set_union, bits)
     if set_union < max(set_a, set_b):
-        raise ParameterError(f"set_union is below the {max(set_a, set_b)} bits of one operand: {set_union}")
+        raise ParameterError(f"set_union must be at least the {max(set_a, set_b)} bits of one operand, not {set_union}")
     if set_union > set_a + set_b:
-        raise ParameterError(f"set_union exceeds the {set_a + set_b} bits of both operands: {set_union}")
+        raise ParameterError(f"set_union must be at most the {set_a + set_b} bits of both operands, not {set_union}")
     return bits, set_a, set_b, set_union

@@ -21,7 +21,7 @@ _ADVICE: dict[type[OSError], str] = {
     IsADirectoryError: ": give the name of a file",
     NotADirectoryError: ": a part of the path is a file",
 }
-"""The next step after an error of the system, for errors whose text does not name it."""
+"""Advice to add to an error of the operating system whose text gives none."""
 __all__ = ["COMMANDS", "main"]
 
 
@@ -87,7 +87,7 @@ def _guarded(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """Run the command that the first argument names with the other arguments."""
+    """Run the command named by the first argument, with the remaining arguments."""
     match argv[:1]:
         case [] | ["-h" | "--help"]:
             print(HELP, end="")

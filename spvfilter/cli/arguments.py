@@ -100,11 +100,11 @@ class Parser(argparse.ArgumentParser):
         return self._subcommands.add_parser(name, help=help, description=description)
 
     def actions(self) -> dict[str, Parser]:
-        """Return the parsers of the subcommands by name; empty if there are no subcommands."""
+        """Return the parsers of the subcommands by name, or an empty dict if there are none."""
         return {} if self._subcommands is None else dict(self._subcommands.choices)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Parse the arguments. Raises ParameterError, and SystemExit after --help."""
+        """Parse the arguments. Raises ParameterError if they are invalid, and SystemExit after --help."""
         arguments: argparse.Namespace
         arguments, extra = self.parse_known_args(argv)
         self._refuse(extra)
@@ -126,7 +126,7 @@ class Parser(argparse.ArgumentParser):
         return arguments, extra
 
     def _refuse(self, extra: Sequence[str]) -> None:
-        """Raise ParameterError for arguments that the command does not have."""
+        """Raise ParameterError for arguments that the command does not take."""
         if not extra:
             return
         options = [item.partition("=")[0] for item in extra if item.startswith("-")]
@@ -144,7 +144,7 @@ class Parser(argparse.ArgumentParser):
         if action is not self._subcommands:
             raise argparse.ArgumentError(action, f"invalid choice{known}")
         is_late = self._given[0].startswith("-")
-        self.error(f"the action comes before its options{known}" if is_late else f"unknown action{known}")
+        self.error(f"the action must come before its options{known}" if is_late else f"unknown action{known}")
 
     def error(self, message: str) -> NoReturn:
         """Raise ParameterError. Arguments that argparse quotes in `message` are left out: each may be a secret."""
@@ -228,7 +228,7 @@ class _ChooseNetwork(argparse.Action):
 def network_of(args: argparse.Namespace) -> Network:
     """Return the network of the existing database `args.db`, else `args.network`, else mainnet.
 
-    Raises ParameterError if the database and the option --network contradict each other, and StoreError if the database
+    Raises ParameterError if the database and the --network option contradict each other, and StoreError if the database
     cannot be read.
     """
     stored = None if args.db is None else _stored_network(args)
@@ -240,7 +240,7 @@ def network_of(args: argparse.Namespace) -> Network:
 
 
 def _stored_network(args: argparse.Namespace) -> Network | None:
-    """Return the network of the database `args.db`; None if there is no database yet."""
+    """Return the network of the database `args.db`, or None if there is no database yet."""
     rebuilds = getattr(args, "rebuild", False)
     try:
         with reader.WalletStore.open(args.db) as wallet:
@@ -259,7 +259,7 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
 def options_of(made: Callable[..., T], args: argparse.Namespace, **given: object) -> T:
     """Return the options of a command: a dataclass whose fields have the names of the arguments.
 
-    `given` contains the values that replace arguments. Raises ParameterError if the options do not fit each other.
+    `given` contains the values that replace arguments. Raises ParameterError if the options contradict each other.
     """
     names = inspect.signature(made).parameters
     return made(**{name: given[name] if name in given else getattr(args, name) for name in names})
@@ -310,7 +310,7 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
         type=whole(0, MAX_LABELS),
         help=(
             "for silent payments: search for labels 1 to N, at most 100,000, after losing the wallet's data;"
-            " default: the lines sp-label:N,LABEL of the watch list"
+            " default: the sp-label:N,LABEL lines of the watch list"
         ),
     )
 
@@ -347,8 +347,8 @@ def watch_list(
         birthday_option: Option for the birthday that a wallet file gives. The user gets a message that names it.
 
     Raises:
-        ParameterError: `path` and one of `others` are standard input, an entry is invalid, or there is no entry in
-            the file.
+        ParameterError: `path` and one of `others` are standard input, an entry is invalid, or the file contains no
+            entry.
         WatchFileError: The file has invalid lines.
         OSError: The file cannot be read.
     """
@@ -445,19 +445,20 @@ def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
     most = 2 * limit + 100_000
     data = file.read(most + 1)
     if len(data) > most:
-        raise ParameterError(f"more than {most} bytes: {kind} has at most {limit}, or twice as many hex digits")
+        longest = f"{limit} bytes long, or twice as many hex digits"
+        raise ParameterError(f"more than {most} bytes: {kind} must be at most {longest}")
     return data
 
 
 def _plain_hex(data: bytes) -> bytes:
-    """Return text without 0x in front, as other programs print hex digits."""
+    """Return text without the 0x that other programs print before hex digits."""
     return data.lstrip()[2:] if data.lstrip()[:2].lower() == b"0x" else data
 
 
 def _decoded(data: bytes, limit: int, kind: str) -> bytes:
     """Decode hex digits, with or without blanks, line ends and 0x in front. Other bytes are returned unchanged.
 
-    Raises ParameterError for an odd number of digits, for other text, and for more than `limit` bytes.
+    Raises ParameterError if the number of digits is odd, the text is not hex, or there are more than `limit` bytes.
     """
     plain = _plain_hex(data)
     if not plain.strip():
@@ -473,7 +474,7 @@ def _decoded(data: bytes, limit: int, kind: str) -> bytes:
         at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
         raise ParameterError(f"text that is not hex: character {at} is not a hex digit")
     if len(data) > limit:
-        raise ParameterError(f"{len(data)} bytes: {kind} has at most {limit}")
+        raise ParameterError(f"{len(data)} bytes: {kind} must be at most {limit} bytes long")
     return data
 
 
@@ -547,14 +548,14 @@ def seconds(least: float = 0.0) -> Callable[[str], float]:
             value = 0.0
         if not (0 < value <= _DAY_S and value >= least):
             begin = f"from {least:g} to" if least else "above 0 and up to"
-            raise argparse.ArgumentTypeError(f"expected seconds {begin} {_DAY_S}{shown(text)}")
+            raise argparse.ArgumentTypeError(f"expected a number of seconds {begin} {_DAY_S}{shown(text)}")
         return value
 
     return parse
 
 
 def probability(text: str) -> float:
-    """Argument type: a number between 0 and 1, both excluded."""
+    """Argument type: a number between 0 and 1, exclusive."""
     try:
         value = float(text[:40])
     except ValueError:

@@ -29,9 +29,9 @@ _MOST_HEIGHT = 0x7FFFFFFF
 
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions(ABC):
-    """The options of a command that reads blocks. Each field is the option of its name.
+    """The options of a command that reads blocks. Each field holds the option of the same name.
 
-    Raises ParameterError if the options do not fit each other.
+    Raises ParameterError if the options contradict each other.
     """
 
     paths: list[str]
@@ -86,7 +86,7 @@ class BlockOptions(ABC):
     @property
     @abstractmethod
     def without_paths(self) -> str:
-        """What to tell if the command names no PATH."""
+        """What to tell the user if no PATH is given."""
 
     @cached_property
     def is_node(self) -> bool:
@@ -101,7 +101,7 @@ class BlockOptions(ABC):
 
     @property
     def poll_s(self) -> int:
-        """Seconds between two looks for new blocks."""
+        """Seconds between checks for new blocks."""
         return self.every or EVERY_S
 
 
@@ -113,8 +113,8 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
         default=UndoMode.AUTO,
         help=(
             "auto (default) reads the rev*.dat next to each blk*.dat if it exists, require fails without it, and off"
-            " never reads it. It contains the outputs that each block spends, which spends of older coins, values"
-            " and fees need"
+            " never reads it. It contains the outputs that each block spends, needed for spends of older coins, values"
+            " and fees"
         ),
     )
     parser.add_argument(
@@ -145,7 +145,7 @@ def _add_range(parser: argparse.ArgumentParser, verb: str) -> None:
         "--to-date",
         metavar="YYYY-MM-DD",
         type=day,
-        help=f"{verb} up to the end of that day (UTC). Dates and heights may be combined: all limits hold",
+        help=f"{verb} up to the end of that day (UTC). You can combine dates and heights; all limits apply",
     )
 
 

@@ -49,7 +49,7 @@ from spvfilter.watch.watchlist import WatchList
 
 ACCEPTED, NOT_ACCEPTED = 0, 1  # exit codes
 _TIMEOUT_S = 150.0
-"""Default of --timeout: LightClient itself gives up after as long."""
+"""Default of --timeout: LightClient itself gives up after the same time."""
 _PRIVATE_TIMEOUT_S = 300.0
 """Default with --private: other nodes announce the transaction within two to four minutes."""
 _KEEP_S = 45.0
@@ -66,8 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Send a signed transaction to full nodes and wait until one of them accepts it. The wallet stores it first:"
         " its balance includes it, and every later `spvfilter watch --db FILE` sends it again until it is"
-        " confirmed, replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none"
-        " confirmed that it has it, 2 an error."
+        " confirmed, replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or"
+        " none confirmed receiving it, 2 an error."
     )
     parser.add_argument(
         "tx", metavar="TX", help="the transaction: hex digits, a file of hex or bytes, or - for standard input"
@@ -92,13 +92,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=(
             "a transaction that TX spends from, given in the same way as TX: it is sent with TX, and their fees count"
-            " together. Give the option for each parent, in the order in which they spend from each other"
+            " together. Repeat the option for each parent, in the order in which they spend from each other"
         ),
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="connect, and print any problems with the transaction, but do not send it. Exit code 1 if it would fail",
+        help="connect, and print any problems with the transaction, but do not send it; exit code 1 if it would fail",
     )
     parser.add_argument("--force", action="store_true", help="send it even if all nodes will refuse it")
     add_timeout(
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _transaction(text: str) -> Transaction:
-    """The transaction in the argument TX. Raises ParameterError, SourceError, OSError."""
+    """The transaction in the TX argument. Raises ParameterError, SourceError, OSError."""
     raw = read_hex_or_bytes(text, MAX_BLOCK_SIZE, "a transaction")
     try:
         return Transaction.parse(raw)
@@ -147,13 +147,13 @@ def _transaction(text: str) -> Transaction:
 
 
 def _mode(args: argparse.Namespace) -> Mode:
-    """The mode of --mode. With --private, auto becomes compact: in mode auto, peers may get a filter."""
+    """The mode that --mode names. With --private, auto becomes compact: in auto mode, peers may get a filter."""
     mode = Mode(args.mode)
     return Mode.COMPACT if args.private and mode is Mode.AUTO else mode
 
 
 class _Sending:
-    """One transaction that is sent, and its output."""
+    """Sends one transaction, and prints what happens to it."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class _Sending:
     async def _until_accepted(self) -> None:
         """Wait until a node accepts the transaction, and print the result.
 
-        Raises TxRefusedError, TxConflictError, UselessPeerError, and ParameterError for an impossible transaction.
+        Raises TxRefusedError, TxConflictError, UselessPeerError, and ParameterError if the transaction is impossible.
         """
         entry = await self._client.transaction(self._tx.txid)
         self._is_known = entry is not None and entry.status.is_open
@@ -284,7 +284,7 @@ class _Sending:
         return False
 
     async def _confirmed_at(self) -> int | None:
-        """The height of the block that has the transaction, or None."""
+        """The height of the block that contains the transaction, or None."""
         entry = await self._client.transaction(self._tx.txid)
         return None if entry is None else entry.height
 

@@ -18,8 +18,8 @@ _FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "R
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter completion SHELL"
     parser.description = (
-        "Print a script that completes commands, options and file names in a shell; needs shtab (extra `cli`). For"
-        ' bash, put this line into ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write the script to a file'
+        "Print a script that completes commands, options and file names in a shell; needs shtab (`cli` extra). For"
+        ' bash, add this line to ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write the script to a file'
         " _spvfilter in a folder of $fpath. For fish, write it to ~/.config/fish/completions/spvfilter.fish. For tcsh,"
         " write it to a file, and source that in ~/.tcshrc. For PowerShell, add it to the file $PROFILE."
     )

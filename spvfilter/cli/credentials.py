@@ -31,7 +31,7 @@ def add_credentials(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--user",
         metavar="NAME",
-        help=f"RPC user, instead of --cookie; the password comes from the variable {PASSWORD} or the terminal",
+        help=f"RPC user, instead of --cookie; the password comes from the {PASSWORD} variable or the terminal",
     )
 
 
@@ -42,7 +42,7 @@ def check_credentials(cookie: str | None, user: str | None) -> None:
 
 
 def credentials_of(cookie: str | None, user: str | None) -> credentials.Credentials | None:
-    """Return the credentials that the options --cookie and --user name; None without these options.
+    """Return the credentials given by --cookie or --user, or None without these options.
 
     Raises ParameterError if both are given or a password is missing.
     """
@@ -56,7 +56,7 @@ def credentials_of(cookie: str | None, user: str | None) -> credentials.Credenti
         found = os.environ.get(PASSWORD)
         if found is None and not sys.stdin.isatty():
             raise ParameterError(
-                f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, which asks for it"
+                f"--user needs a password: set the {PASSWORD} variable, or run on a terminal, which asks for it"
             )
         password = getpass.getpass(f"password of {name}: ") if found is None else found
     return credentials.Password(name, password)

@@ -23,8 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show the checksum, type and first addresses of an output descriptor, such as wpkh(…), tr(…) or wsh(…). TEXT"
         " may also be an extended public key whose prefix names a script type: ypub, zpub, upub or vpub. Put it in"
-        " quotes, since shells interpret brackets. Private keys are refused and never repeated. A descriptor sp() of"
-        " silent payments has a private scan key, so it is read from standard input only: give - as TEXT."
+        " quotes, since shells interpret brackets. Private keys are refused and never repeated. An sp() descriptor"
+        " contains a private scan key, so it is read only from standard input: give - as TEXT."
     )
     parser.add_argument(
         "text",

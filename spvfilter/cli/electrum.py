@@ -108,7 +108,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ElectrumOptions(ClientOptions):
-    """The options of the server. Each field is the option of its name.
+    """The options of the server. Each field holds the option of the same name.
 
     Raises ParameterError if the options do not fit each other.
     """
@@ -136,7 +136,7 @@ class ElectrumOptions(ClientOptions):
 
     @property
     def tls_port_used(self) -> int | None:
-        """The port for TLS; None without a certificate."""
+        """The port for TLS, or None without a certificate."""
         if self.certificate is None:
             return None
         return TLS_PORT if self.tls_port is None else self.tls_port

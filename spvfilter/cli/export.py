@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write blocks, transactions, inputs and outputs as Parquet: a folder for each table and range of heights."
         " DuckDB, polars and pyarrow read a table as one data set. The same command later writes only what is new."
-        " Needs pyarrow (extra `parquet`)."
+        " Needs pyarrow (`parquet` extra)."
     )
     parser.add_argument(
         "paths",

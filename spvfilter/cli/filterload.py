@@ -43,8 +43,8 @@ _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter filterload [ADDRESS ...] [--watch FILE] [OPTION ...]"
     parser.description = (
-        "Make a BIP-37 filter that finds everything watched and print its filterload payload. A filter of few"
-        " addresses matches nearly nothing else, so it hides nothing. With --db or --secret-file, random elements"
+        "Make a BIP-37 filter that finds everything watched and print its filterload payload. A filter with few"
+        " addresses matches almost nothing else, so it hides nothing. With --db or --secret-file, random elements"
         " make other people's addresses match: the decoys."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Plan(NamedTuple):
-    """The parameters of the filter; None where Bip37Filter.for_watchlist has the default."""
+    """The parameters of the filter; None where the default of Bip37Filter.for_watchlist applies."""
 
     network: Network
     source: BloomSource
@@ -172,7 +172,7 @@ class _Elements(list[bytes]):
 
 
 def _from_options(args: argparse.Namespace) -> _Plan:
-    """Plan the filter of the arguments, with decoys if there is a secret file."""
+    """Plan a filter from the arguments, with decoys if there is a secret file."""
     network = args.network or MAINNET
     source = _watched(args, network)
     if source is None:
@@ -186,13 +186,13 @@ def _from_options(args: argparse.Namespace) -> _Plan:
 
 
 def _from_database(args: argparse.Namespace) -> _Plan:
-    """Plan the filter of the wallet, or the filter of the arguments with the wallet's decoys."""
+    """Plan the wallet's own filter, or a filter from the arguments with the wallet's decoys."""
     network = network_of(args)
     with WalletStore.open(args.db) as wallet, wallet.moment():
         known, elements = wallet.bip37_parameters(), _Elements(wallet.bip37_elements())
     if known is None:
         raise ParameterError(
-            f"{args.db}: no peer of this wallet was given a BIP-37 filter yet: follow the wallet once"
+            f"{args.db}: no peer of this wallet has been given a BIP-37 filter yet: follow the wallet once"
             " (spvfilter watch --db FILE --connect HOST:PORT --mode bip37), or give --secret-file"
         )
     source = _watched(args, network) or elements
@@ -209,7 +209,7 @@ def _capacity(source: BloomSource, fp_rate: float, known: Bip37Parameters) -> in
 
 
 def _watched(args: argparse.Namespace, network: Network) -> BloomSource | None:
-    """Return the watch list of the arguments; None if they watch nothing."""
+    """Return the watch list of the arguments, or None if they watch nothing."""
     if not (args.addresses or args.watch is not None or args.data or args.outpoint):
         return None
     watch = watch_list(network, args.watch, args.addresses, strict=args.strict, max_derivations=args.max_derivations)

@@ -34,12 +34,12 @@ def run(args: argparse.Namespace) -> int:
 def parser_of(command: str) -> Parser:
     """Return the parser of a command.
 
-    Raises ParameterError for an unknown command. The message does not repeat the command.
+    Raises ParameterError if the command is unknown. The message does not repeat it.
     """
     if command.startswith("-"):
         meant = nearest(command, ("--help", "--version"))
         known = f": did you mean {meant}?" if meant else ""
-        raise ParameterError(f"the command comes before its options{known} (see 'spvfilter --help')")
+        raise ParameterError(f"the command must come before its options{known} (see 'spvfilter --help')")
     if command not in COMMANDS:
         raise ParameterError(f"unknown command{one_of(command, COMMANDS)} (see 'spvfilter --help')")
     parser = Parser(prog=f"spvfilter {command}")

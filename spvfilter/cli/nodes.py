@@ -92,17 +92,17 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
         default=V2Policy.PREFER,
         help=(
             "encrypt connections (BIP-324): prefer (default) tries it with nodes that offer it and with the nodes of"
-            " --connect; require uses only encrypted connections; off uses none. Without the extra bip324,"
-            " prefer is off"
+            " --connect; require uses only encrypted connections; off uses none. Without the bip324 extra,"
+            " prefer means off"
         ),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
-    """The options of a command that runs a light client. Each field is the option of its name.
+    """The options of a command that runs a light client. Each field holds the option of the same name.
 
-    Raises ParameterError if the options do not fit each other.
+    Raises ParameterError if the options contradict each other.
     """
 
     watch: str | None
@@ -135,14 +135,14 @@ class ClientOptions:
     def source(self) -> Helper | None:
         """Return the source that --node or --tweaks names.
 
-        Raises ParameterError for a wrong URL or a missing password.
+        Raises ParameterError if a URL is wrong or a password is missing.
         """
         if self.tweaks is not None:
             server = ServerSource(self.tweaks, self.network)
             if self.proxy is not None and server.endpoint.host not in LOCAL:
                 raise ParameterError(
-                    "--proxy does not apply to --tweaks, so the server would see your address: reach it through a"
-                    " tunnel on this computer, and name that, or leave --proxy out"
+                    "--proxy does not apply to --tweaks, so the server would see your address: open a tunnel"
+                    " on this computer and pass its address to --tweaks, or leave --proxy out"
                 )
             return server
         if self.node is None:
@@ -215,7 +215,7 @@ class PeerMessages:
         self._last.pop(address, None)
 
     def of(self, event: PeerWarning) -> str | None:
-        """Return the message for a warning; None if the warning repeats the last warning about this peer."""
+        """Return the message for a warning, or None if the warning repeats the last one about this peer."""
         kind = re.sub(r"[0-9.]+", "#", event.cause)
         if self._last.get(event.address) == kind:
             return None
@@ -239,7 +239,7 @@ def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
 
 
 def _holder(db: str) -> int | None:
-    """Return the id of the process that has a database open; None if it is unknown.
+    """Return the id of the process that has a database open, or None if it is unknown.
 
     The id is read from the lock file next to the database.
     """

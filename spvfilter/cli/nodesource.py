@@ -1,4 +1,4 @@
-"""The options --node and --tweaks (`watch`, `electrum`): a node or a server helps to find silent payments."""
+"""The --node and --tweaks options (`watch`, `electrum`): a node or a server helps to find silent payments."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Source(Generic[T]):
         from spvfilter.rpc.endpoint import Endpoint
 
         self.endpoint: Endpoint = Endpoint.parse(url)
-        """The address of the node or server, which messages show."""
+        """The address of the node or server, as messages show it."""
         self._connect = connect
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()

@@ -21,7 +21,7 @@ def reveal(page: Page, args: argparse.Namespace, form: str) -> None:
 
     The window of the keychain grows in the same commit, and the next run of a client searches blocks for its scripts.
 
-    Raises ParameterError, KeychainError and StoreError. The address is then not revealed.
+    If ParameterError, KeychainError or StoreError is raised, the address is not revealed.
     """
     with WalletStore.open(args.db) as wallet:
         watch = WatchList(wallet.network)

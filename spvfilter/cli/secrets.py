@@ -22,7 +22,7 @@ hex, or a Chinese seed phrase without blanks. It may also be a private key of si
 be wrong or missing. Hex digits before the suffix of a file name are not a key.
 """
 _SILENT = re.compile(r"^\s*sp\((?!\))|(?<![0-9A-Za-z])t?sp(?:scan|spend)1[0-9A-Za-z]{20}", re.IGNORECASE)
-"""A descriptor sp(), which contains a private scan key, or a private key of silent payments."""
+"""An sp() descriptor, which contains a private scan key, or a private key of silent payments."""
 _LETTER = r"(?:[^\W\d_]|[\u0300-\u036f\u3099\u309a])"
 """A letter, or an accent as a character of its own, as in seed phrases of BIP-39."""
 _RUN = re.compile(f"{_LETTER}+")
@@ -63,7 +63,7 @@ class Secrets:
         self._words = [word for value in given for word in _words(value)] if is_phrase else []
 
     def hide(self, message: str) -> str:
-        """The message without secrets; another message if this one repeats a word of a seed phrase."""
+        """The message without secrets, or another message if this one repeats a word of a seed phrase."""
         for secret in (*self._phrases, *self._credentials):
             for text in (secret, repr(secret)[1:-1]):
                 message = message.replace(text, "(not shown)")
@@ -101,6 +101,6 @@ def _longest_run(given: Iterable[str], missing: Container[str]) -> int:
 
 
 def _repeats(message: str, words: Iterable[str]) -> bool:
-    """Return True if the message has one of the words. Line ends may be escaped."""
+    """Return True if the message contains one of the words. Line ends may be escaped."""
     choices = "|".join(map(re.escape, words))
     return re.search(rf"(?<![^\W\d_])(?:{choices})(?!{_LETTER})", re.sub(r"\\[nrt]", " ", message)) is not None

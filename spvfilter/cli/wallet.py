@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     datetime = deferred("datetime")
 
-_PAGE = 500  # rows read at once
+_PAGE = 500  # rows read in one batch
 _LABEL_SIZE = 24  # characters of a label in a table
 Row = TypeVar("Row", Coin, HistoryEntry)
 Show = Callable[[Page, WalletStore, argparse.Namespace, str], None]
@@ -46,12 +46,12 @@ def configure(parser: Parser) -> None:
     balance = parser.add_action(
         "balance",
         "show the balance",
-        "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer"
-        " than 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in"
-        " blocks that unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is"
+        "Show the balance. Confirmed: unspent outputs in blocks. Immature: outputs of coinbases with fewer"
+        " than 100 confirmations. Pending: outputs of unconfirmed transactions (pending_in), less outputs in"
+        " blocks that unconfirmed transactions spend (pending_out). Total: the sum of these three. Spendable:"
         " the part of confirmed that is not frozen and that none of the wallet's own unconfirmed transactions"
-        " spends. Trusted_pending is the part of pending_in that own transactions created, if all their inputs"
-        " belong to the wallet.",
+        " spends. Trusted_pending: the part of pending_in that the wallet's own transactions created, if all"
+        " their inputs belong to the wallet.",
     )
     coins = parser.add_action(
         "coins",
@@ -165,7 +165,7 @@ def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
 
 
 def _note_unused_label(wallet: WalletStore, args: argparse.Namespace) -> None:
-    """Say so if no transaction concerns an entry with the label. It may be misspelled."""
+    """Warn if no transaction concerns an entry with the label, which may be misspelled."""
     if args.label is not None and not wallet.history(label=args.label, limit=1):
         complain(f"no transaction has the label {args.label[:100]!r}: write a label exactly as the watch list does")
 

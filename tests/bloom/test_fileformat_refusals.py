@@ -15,7 +15,7 @@ from hypothesis import example, given, strategies as st
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import CustomHash, FastHash, SipHash
-from spvfilter.errors import FormatError, ParameterError, TooLargeError
+from spvfilter.errors import FormatError, ParameterError, TooLargeError, counted
 from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
 
 # Invalid files
@@ -52,7 +52,7 @@ def test_a_truncated_file_is_refused(kind: str, tmp_path: Path) -> None:
 def test_a_file_with_additional_bytes_is_refused(tmp_path: Path) -> None:
     for extra in (b"\x00", bytes(sample())):
         (message,) = refused(bytes(sample()) + extra, tmp_path / "f")
-        assert message == f"file at byte {len(bytes(sample()))}: {len(extra)} trailing bytes"
+        assert message == f"file at byte {len(bytes(sample()))}: {counted(len(extra), 'trailing byte')}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,46 +96,67 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
             "header CRC at byte 60: the header is damaged: its CRC does not match",
         ),
         (whole(kind=0), "kind at byte 10: unknown kind 0"),
-        (whole(kind=3), "kind at byte 10: kind 3 is not a BloomFilter"),
-        (whole(kind=4), "kind at byte 10: kind 4 is not a BloomFilter"),
+        (whole(kind=3), "kind at byte 10: a BloomFilter cannot read a file of kind 3"),
+        (whole(kind=4), "kind at byte 10: a BloomFilter cannot read a file of kind 4"),
         (whole(kind=6), "kind at byte 10: unknown kind 6"),
-        (whole(bytes(10), kind=2), "kind at byte 10: kind 2 is not a BloomFilter"),
+        (whole(bytes(10), kind=2), "kind at byte 10: a BloomFilter cannot read a file of kind 2"),
         (whole(family=0), "family at byte 11: unknown hash family 0"),
         (whole(family=7), "family at byte 11: unknown hash family 7"),  # Parquet's filters have a format of their own
         (whole(family=8), "family at byte 11: unknown hash family 8"),
-        (whole(family=4, key=b"\1" + bytes(15)), "key at byte 44: the family has no seed"),
+        (
+            whole(family=4, key=b"\1" + bytes(15)),
+            "key at byte 44: the family has no seed, so the remaining bytes must be zero",
+        ),
         (
             whole(family=5, key=bytes(15) + b"\1"),
-            "key at byte 48: a tweak or seed has 4 bytes; the others must be zero",
+            "key at byte 48: a tweak or seed is 4 bytes long, so the remaining bytes must be zero",
         ),
-        (whole(family=6, key=b"\1" + bytes(15)), "key at byte 44: the family has no seed"),
+        (
+            whole(family=6, key=b"\1" + bytes(15)),
+            "key at byte 44: the family has no seed, so the remaining bytes must be zero",
+        ),
         (whole(encoding=6), "encoding at byte 12: unknown encoding of keys 6"),
         (whole(flags=4), "flags at byte 13: unknown flags 0x04 0x0000"),
         (whole(flags=0x80), "flags at byte 13: unknown flags 0x80 0x0000"),
         (whole(zero=1), "flags at byte 13: unknown flags 0x00 0x0001"),
-        (whole(hash_funcs=0), "hash_funcs at byte 16: 0 hash functions"),
-        (whole(hash_funcs=1076), "hash_funcs at byte 16: 1076 hash functions"),
-        (whole(hash_funcs=2**32 - 1), "hash_funcs at byte 16: 4294967295 hash functions"),
-        (whole(b"", bits=0), "bits at byte 20: 0 bits for 3 functions"),
-        (whole(bits=2**56 + 1), "bits at byte 20: 72057594037927937 bits for 3 functions"),
-        (whole(bits=2**64 - 1), "bits at byte 20: 18446744073709551615 bits for 3 functions"),
-        (whole(bits=20, flags=1), "bits at byte 20: 20 bits for 3 functions"),
-        (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, but murmur3 reaches 4294967296"),
+        (whole(hash_funcs=0), "hash_funcs at byte 16: expected 1 to 1075 hash functions, not 0"),
+        (whole(hash_funcs=1076), "hash_funcs at byte 16: expected 1 to 1075 hash functions, not 1076"),
+        (whole(hash_funcs=2**32 - 1), "hash_funcs at byte 16: expected 1 to 1075 hash functions, not 4294967295"),
+        (whole(b"", bits=0), "bits at byte 20: the number of bits must be 1 to 72057594037927936, not 0"),
+        (
+            whole(bits=2**56 + 1),
+            "bits at byte 20: the number of bits must be 1 to 72057594037927936, not 72057594037927937",
+        ),
+        (
+            whole(bits=2**64 - 1),
+            "bits at byte 20: the number of bits must be 1 to 72057594037927936, not 18446744073709551615",
+        ),
+        (
+            whole(bits=20, flags=1),
+            "bits at byte 20: the number of bits must be 1 to 72057594037927936, a multiple of 3 (hash_funcs), not 20",
+        ),
+        (
+            whole(bits=2**32 + 1, family=1),
+            "bits at byte 20: murmur3 can address at most 4294967296 bits, not 4294967297",
+        ),
         (whole(bits=2**56), "file at byte 71: truncated: expected 9007199254741060 bytes, got 71"),
-        (whole(capacity=2**63, fp_rate=0.5), "capacity at byte 28: 9223372036854775808 keys"),
-        (whole(capacity=1, fp_rate=1.0), "fp_rate at byte 36: 1.0 for 1 keys"),
-        (whole(capacity=1, fp_rate=-0.5), "fp_rate at byte 36: -0.5 for 1 keys"),
-        (whole(capacity=1, fp_rate=math.nan), "fp_rate at byte 36: nan for 1 keys"),
-        (whole(capacity=1, fp_rate=math.inf), "fp_rate at byte 36: inf for 1 keys"),
-        (whole(capacity=1), "fp_rate at byte 36: 0.0 for 1 keys"),
-        (whole(fp_rate=0.5), "fp_rate at byte 36: 0.5 for 0 keys"),
+        (
+            whole(capacity=2**63, fp_rate=0.5),
+            "capacity at byte 28: the capacity must be at most 9223372036854775807, not 9223372036854775808",
+        ),
+        (whole(capacity=1, fp_rate=1.0), "fp_rate at byte 36: a filter of capacity 1 cannot have the rate 1.0"),
+        (whole(capacity=1, fp_rate=-0.5), "fp_rate at byte 36: a filter of capacity 1 cannot have the rate -0.5"),
+        (whole(capacity=1, fp_rate=math.nan), "fp_rate at byte 36: a filter of capacity 1 cannot have the rate nan"),
+        (whole(capacity=1, fp_rate=math.inf), "fp_rate at byte 36: a filter of capacity 1 cannot have the rate inf"),
+        (whole(capacity=1), "fp_rate at byte 36: a filter of capacity 1 cannot have the rate 0.0"),
+        (whole(fp_rate=0.5), "fp_rate at byte 36: a filter of capacity 0 cannot have the rate 0.5"),
         (
             whole(key=bytes(4) + b"\x01" + bytes(11)),
-            "key at byte 48: a tweak or seed has 4 bytes; the others must be zero",
+            "key at byte 48: a tweak or seed is 4 bytes long, so the remaining bytes must be zero",
         ),
         (
             whole(family=1, key=bytes(15) + b"\x01"),
-            "key at byte 48: a tweak or seed has 4 bytes; the others must be zero",
+            "key at byte 48: a tweak or seed is 4 bytes long, so the remaining bytes must be zero",
         ),
         (whole(b"\x00\x00\x10"), "bits at byte 66: padding bits are set"),
         (whole()[:-4] + bytes(4), "CRC at byte 67: the file is damaged: its CRC does not match"),
@@ -154,7 +175,7 @@ def test_counters_beyond_the_last_are_refused(tmp_path: Path) -> None:
     raw = whole(bytes(9) + b"\x0f" + b"\x10", kind=2, bits=21)
     assert refused(raw, tmp_path / "f", CountingBloomFilter) == {"bits at byte 74: padding bits are set"}
     assert refused(whole(), tmp_path / "f", CountingBloomFilter) == {
-        "kind at byte 10: kind 1 is not a CountingBloomFilter"
+        "kind at byte 10: a CountingBloomFilter cannot read a file of kind 1"
     }
 
 

@@ -62,8 +62,8 @@ def test_a_rate_may_be_a_decimal() -> None:
         ({"capacity": 10, "fp_rate": 1.0}, "fp_rate must be above 0 and below 1, not 1.0"),
         ({"capacity": 10, "fp_rate": -0.5}, "fp_rate must be above 0 and below 1, not -0.5"),
         ({"capacity": 10, "fp_rate": math.inf}, "fp_rate must be above 0 and below 1, not inf"),
-        ({"capacity": 10, "fp_rate": math.nan}, "fp_rate is not a number"),
-        ({"capacity": 10, "fp_rate": math.nan, "hash_funcs": 3}, "fp_rate is not a number"),
+        ({"capacity": 10, "fp_rate": math.nan}, "fp_rate must be a number, not NaN"),
+        ({"capacity": 10, "fp_rate": math.nan, "hash_funcs": 3}, "fp_rate must be a number, not NaN"),
         ({"capacity": 0, "fp_rate": 0.1}, "capacity must be at least 1, not 0"),
         ({"capacity": -3, "fp_rate": 0.1}, "capacity must be at least 1, not -3"),
         ({"capacity": 10.0, "fp_rate": 0.1}, "capacity must be an int, not 10.0"),
@@ -91,7 +91,7 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
         (
             {"bits": 64, "hash_funcs": 3, "partitioned": True},
-            "the bits of a partitioned filter must be a multiple of its hash_funcs, but 64 is not one of 3",
+            "the bits of a partitioned filter must be a multiple of its hash_funcs, but 64 is not a multiple of 3",
         ),
         (
             {"bits": 64, "hash_funcs": 3, "encode": "latin-1"},
@@ -103,7 +103,7 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
         (
             {"bits": 2**32 + 1, "hash_funcs": 3, "hashing": Bip37Hash()},
-            "murmur3 reaches 4294967296 bits, not 4294967297: choose another hash family",
+            "murmur3 can address at most 4294967296 bits, not 4294967297: choose another hash family",
         ),
         ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(7)}, "expected a buffer of 8 bytes, not 7"),
         ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(9)}, "expected a buffer of 8 bytes, not 9"),

@@ -168,7 +168,7 @@ def test_a_cleared_filter_can_be_filled_again() -> None:
         ((1.5, 0.1), "capacity must be an int, not 1.5"),
         ((10, 0.0), "fp_rate must be above 0 and below 1"),
         ((10, 1.0), "fp_rate must be above 0 and below 1"),
-        ((10, float("nan")), "fp_rate is not a number"),
+        ((10, float("nan")), "fp_rate must be a number, not NaN"),
         ((10, 0.1, 1), "growth must be a whole number from 2 to 1024, not 1"),
         ((10, 0.1, 1_025), "growth must be a whole number from 2"),
         ((10, 0.1, 2.0), "growth must be a whole number from 2"),
@@ -218,18 +218,18 @@ def damaged() -> list[tuple[str, bytes, str]]:
     another[slice_at : slice_at + 64] = family + zlib.crc32(family).to_bytes(4, "little")
     return [
         ("bit", whole[:500] + bytes([whole[500] ^ 1]) + whole[501:], "its CRC does not match"),
-        ("long", whole + b"\0", "trailing bytes"),
+        ("long", whole + b"\0", "1 trailing byte"),
         ("short", whole[:-1], "truncated"),
         ("growth", patched(64, b"\1" + bytes(7)), "growth must be a whole number from 2 to 1024, not 1"),
         ("tightening", patched(72, b"\xff" * 8), "tightening must be a number above 0 and below 1"),
         ("slices", patched(16, b"\1\0\0\0"), "trailing bytes after the slices"),
         ("more slices", patched(16, b"\x09\0\0\0"), "header of slice 2|header of slice 3"),
-        ("too many slices", patched(16, b"\x41\0\0\0"), "65 slices, at most 64"),
+        ("too many slices", patched(16, b"\x41\0\0\0"), "at most 64 slices, not 65"),
         ("partitioned", patched(13, b"\1"), "flags|bits"),
         (
             "kind of slice",
             resealed(bytes(other)),
-            "kind of slice 0 at byte 90: kind 2 with flags 0x00, where a slice is expected",
+            "kind of slice 0 at byte 90: expected a slice, got kind 2 with flags 0x00",
         ),
         (
             "key of slice",
@@ -237,7 +237,7 @@ def damaged() -> list[tuple[str, bytes, str]]:
             "family of slice 0 at byte 91: the slice and the series differ in hash family, key or encoding",
         ),
         ("no capacity", patched(28, bytes(16)), "a series needs an initial capacity"),
-        ("plain", bytes(BloomFilter(10, 0.1)), "kind 1 is not a ScalableBloomFilter"),
+        ("plain", bytes(BloomFilter(10, 0.1)), "a ScalableBloomFilter cannot read a file of kind 1"),
         ("foreign", b"x" * 200, "not a filter file"),
         ("empty", b"", "truncated"),
     ]
@@ -272,7 +272,7 @@ def test_truncations_and_flipped_bits_are_refused() -> None:
 
 
 def test_a_plain_filter_refuses_the_file() -> None:
-    with pytest.raises(FormatError, match="kind 3 is not a BloomFilter"):
+    with pytest.raises(FormatError, match="a BloomFilter cannot read a file of kind 3"):
         BloomFilter.from_bytes(bytes(grown(10)))
 
 

@@ -162,7 +162,7 @@ def test_a_database_without_a_filter_is_refused(run: Any, tmp_path: Path) -> Non
     path, _ = wallet_database(tmp_path, None)
     ran = run("filterload", "--db", path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"spvfilter: {path}: no peer of this wallet was given a BIP-37 filter yet")
+    assert ran.err.startswith(f"spvfilter: {path}: no peer of this wallet has been given a BIP-37 filter yet")
     assert "--mode bip37" in ran.err  # other modes send no filter
     assert "--secret-file" in ran.err
 

@@ -53,7 +53,7 @@ def test_a_database_s_filter_has_the_database_s_parameters(run: Any, tmp_path: P
         store.attach(watch)
     ran = run("privacy", "--db", path, *QUICK)
     fresh = json.loads(ran.out)
-    assert "no peer of this wallet was given a BIP-37 filter yet" in ran.err
+    assert "no peer of this wallet has been given a BIP-37 filter yet" in ran.err
     assert (fresh["capacity"], fresh["nominal_fp_rate"]) == (1_024, 0.0001)
     with Store.open(path, REGTEST) as store:
         store.attach(watch)

@@ -208,7 +208,7 @@ def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callab
         (("http://127.0.0.1:1", "--zmq", "tcp://127.0.0.1:2"), "it needs --follow"),
         (("http://127.0.0.1:1", "--follow", "--to-height", "5"), "--follow runs until it is interrupted"),
         (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user cannot be combined"),
-        (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the variable SPVFILTER_RPC_PASSWORD"),
+        (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the SPVFILTER_RPC_PASSWORD variable"),
         (("http://127.0.0.1:1", "--cookie", "no-such-file"), "no connection"),
         (("blocks", "--follow"), "--follow needs --out DIR, or the URL of a node"),
         (("http://127.0.0.1:1", "--every", "5"), "--every sets the time between checks for new blocks"),

@@ -61,7 +61,7 @@ def test_a_directory_shows_the_same_on_a_terminal(payments: list[object], tmp_pa
     code, out = on_terminal("scan", *payments, "--out", tmp_path / "out")
     assert code == 0
     assert out.count("bcrt1") == 50
-    assert f"70 more are not: {tmp_path / 'out' / 'totals.csv'} has all" in out.replace("\r\n", "")
+    assert f"70 more are not: {tmp_path / 'out' / 'totals.csv'} lists all" in out.replace("\r\n", "")
 
 
 def test_a_pipe_gets_all_totals(run: Any, payments: list[object]) -> None:
@@ -113,7 +113,7 @@ def test_an_unsuitable_file_of_totals_is_refused_before_the_scan(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--out", "found"], "DIR/totals.csv has them"),
+        (["--out", "found"], "DIR/totals.csv contains them"),
         (["s3://bucket/totals"], "--totals takes a local path, not a URL"),
     ],
 )

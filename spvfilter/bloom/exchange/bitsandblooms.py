@@ -68,7 +68,7 @@ def read_bits_and_blooms(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
     if bits < 1:
         raise FormatError(f"{bits} bits, expected at least 1", offset=0, field="m")
     if (length := number(view, start, 8, "length")) != bits:
-        raise FormatError(f"a bit set of {length} bits in a filter of {bits}", offset=start, field="length")
+        raise FormatError(f"expected a bit set of {bits} bits, got {length}", offset=start, field="length")
     start += 8
     check_length(view, start + 8 * -(-bits // WORD), "words")
     return filter_over(swapped(view[start:]), bits, functions, BitsAndBloomsHash(), encoding)

@@ -143,7 +143,7 @@ def _cassandra(release: int, count: int, data: bytes) -> Sequence[int]:
     first, second = cassandra_murmur(data)
     base, step = (first, second) if release == 2 else (second, first)
     sums = (base + i * step & _M64 for i in range(count))
-    return [value if value <= _M63 else (1 << 64) - value for value in sums]  # the amount of a signed integer
+    return [value if value <= _M63 else (1 << 64) - value for value in sums]  # the absolute value of a signed integer
 
 
 def cassandra_murmur(data: bytes) -> tuple[int, int]:
@@ -193,7 +193,7 @@ class PybloomLiveHash:
     """The hash functions of pybloom-live, as a hash family. They are parts of a salted digest.
 
     Raises ParameterError for any other version or size. `functions` raises ParameterError if version 4 needs a
-    digest of xxHash128, because that needs the package xxhash.
+    digest of xxHash128, because that needs the xxhash package.
     """
 
     version: int
@@ -215,7 +215,7 @@ class PybloomLiveHash:
         return _tag(f"pybloom-live-{self.version}-{self.size}")
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]]:
-        """Return `hash_funcs` functions. Raises ParameterError if the package xxhash is needed and missing."""
+        """Return `hash_funcs` functions. Raises ParameterError if the xxhash package is needed and missing."""
         digest, length = _digest(self.version, 8 * hash_funcs * self.size)
         parts = struct.Struct("<" + {2: "H", 4: "I", 8: "Q"}[self.size] * (length // self.size))
         count = -(-hash_funcs * self.size // length)
@@ -262,7 +262,7 @@ class Pybloomfiltermmap3Hash:
 
     def __post_init__(self) -> None:
         if not self.seeds or not all(isinstance(seed, int) and 0 <= seed <= _M32 for seed in self.seeds):
-            raise ParameterError("seeds must be one u32 or more")
+            raise ParameterError("seeds must contain at least one number, each a u32")
 
     @property
     def key(self) -> bytes:
@@ -282,7 +282,7 @@ def _seeded(seed: int, data: bytes) -> int:
 
 
 def family_of(key: bytes) -> BitsAndBloomsHash | CassandraHash | GuavaHash | PybloomLiveHash | None:
-    """Return the family of this module with this key, or None. Seeds are not in the key."""
+    """Return the family of this module with this key, or None. The key does not contain seeds."""
     families: tuple[BitsAndBloomsHash | CassandraHash | GuavaHash | PybloomLiveHash, ...] = (
         BitsAndBloomsHash(),
         *(GuavaHash(strategy) for strategy in (32, 64)),

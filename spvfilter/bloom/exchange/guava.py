@@ -44,7 +44,7 @@ _MAX_FUNCTIONS = 255
 _MAX_WORDS = (1 << 31) - 1
 _FUNNELS = {"byteArray": Encoding.BYTES, "integer": Encoding.INT32, "long": Encoding.INT64}
 _NAMES = "byteArray, string, unencodedChars, integer or long"
-# Java and Python write these with another byte order.
+# Java and Python write these in different byte orders.
 _AMBIGUOUS = ("utf-16", "utf-32")
 
 
@@ -117,7 +117,7 @@ def _encoding(funnel: str | None, charset: str | None) -> tuple[Encoding, Callab
             return Encoding.CALLABLE, partial(_encoded, "utf-16-le", "surrogatepass")
         return _FUNNELS[funnel], None
     if charset is None:
-        raise ParameterError("the funnel string needs its charset, such as charset='utf-8'")
+        raise ParameterError("the string funnel needs its charset, such as charset='utf-8'")
     try:
         name = codecs.lookup(charset).name
     except LookupError:
@@ -131,7 +131,7 @@ def _encoding(funnel: str | None, charset: str | None) -> tuple[Encoding, Callab
 
 
 def _encoded(charset: str, errors: str, key: object) -> bytes:
-    """Encode a key as text. Raises TypeError for other objects, UnicodeEncodeError if the charset lacks a letter."""
+    """Encode a key as text. Raises TypeError for other objects, UnicodeEncodeError if the charset lacks a character."""
     if not isinstance(key, str):
         raise TypeError(f"the funnel takes str, not {type(key).__name__}")
     return key.encode(charset, errors)

@@ -70,7 +70,7 @@ def column_filters(
     *,
     keys: ParquetType | TypedKeys | ParquetDecimal | None = None,
 ) -> list[SplitBlockFilter | None]:
-    """Return the filters of a column, one for each row group; None for a row group without a filter.
+    """Return the filters of a column: for each row group, one filter, or None if it has none.
 
     If a filter does not contain a key, no row of its row group does.
 
@@ -130,7 +130,7 @@ def _is_text(file: object) -> bool:
 
 
 def _bytes_at(file: IO[bytes], offset: int, size: int) -> bytes:
-    """Return the bytes of a range. They are fewer only if the file ends before."""
+    """Return the bytes of a range. There are fewer only if the file ends within it."""
     file.seek(offset)
     parts = []
     while size and (part := file.read(size)):  # a file without a buffer may return less
@@ -144,23 +144,22 @@ def _kind(
 ) -> ParquetType | TypedKeys | ParquetDecimal:
     taken: tuple[ParquetType | TypedKeys | ParquetDecimal, ...] = _TAKEN.get(chunk.type, ())
     if not taken:
-        raise ParameterError(f"{chunk.path} has the type {chunk.type}, whose keys are not supported")
+        raise ParameterError(f"{chunk.path} is of type {chunk.type}, which is not supported for keys")
     if chunk.logical is not None:
         taken = (chunk.logical, *taken)
     if keys is None:
         return taken[0]
     if keys not in taken:
         raise ParameterError(
-            f"{chunk.path} has the type {chunk.type}: its keys are {' or '.join(map(str, taken))}, not {keys!r}"
+            f"{chunk.path} is of type {chunk.type}: its keys must be {' or '.join(map(str, taken))}, not {keys!r}"
         )
     return keys
 
 
 def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType | TypedKeys | ParquetDecimal) -> SplitBlockFilter:
     if not len(_MAGIC) <= offset < size - _TAIL:
-        raise FormatError(
-            f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset"
-        )
+        message = f"the offset of a filter is {offset}, but the file is {size} bytes long"
+        raise FormatError(message, offset=max(0, offset), field="bloom_filter_offset")
     length, start = header_of(memoryview(_bytes_at(file, offset, MAX_HEADER)), offset)
     if offset + start + length > size - _TAIL:
         message = f"truncated: expected {length} bytes, got {size - _TAIL - offset - start}"
@@ -186,7 +185,8 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     length = int.from_bytes(tail[:4], "little")
     start = size - _TAIL - length
     if start < len(_MAGIC) or length > _MAX_FOOTER:
-        raise FormatError(f"a footer of {length} bytes in a file of {size}", offset=size - _TAIL, field="footer")
+        message = f"the footer is {length} bytes long, but the file only {size}"
+        raise FormatError(message, offset=size - _TAIL, field="footer")
     cursor = Thrift(_bytes_at(file, start, length), start, "footer")
     chunks: list[_Chunk] = []
     known = None
@@ -226,7 +226,7 @@ def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | ParquetDecimal | None]
 
 
 def _logical(cursor: Thrift, wire: Wire) -> TypedKeys | None:
-    """Return the type of keys that a LogicalType describes; None if it is another type."""
+    """Return the type of keys that a LogicalType describes, or None for any other type."""
     found = None
     for number, member in cursor.fields(wire):
         name = _LOGICAL.get(number, "")
@@ -245,10 +245,10 @@ def _logical(cursor: Thrift, wire: Wire) -> TypedKeys | None:
 
 
 def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[int, _Chunk]:
-    """Return number and chunk of the column in a row group.
+    """Return the number and the chunk of the column in a row group.
 
-    `known` is its number in an earlier row group: the other chunks are then skipped. Without it, chunks are skipped
-    whose bytes do not contain the name, as long as a chunk is found: an error lists the names of all.
+    `known` is its number in an earlier row group; the other chunks are then skipped. Without it, chunks whose bytes do
+    not contain the name are skipped. If none is found, all chunks are read, because the error lists their names.
     """
     start = cursor.at
     needle = column.rpartition(".")[2]
@@ -274,7 +274,8 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
 def _chunks(
     cursor: Thrift, wire: Wire, column: str, needle: bytes | None, known: int | None = None
 ) -> tuple[list[tuple[int, _Chunk]], list[str]]:
-    """Return number and chunk of each column with a name in a row group, and the names of the chunks that were read.
+    """Return the number and chunk of each column with a name in a row group, and the names of the chunks that were
+    read.
 
     With `needle`, only chunks whose bytes contain it are read. With `known`, only the chunk with this number is read.
     """

@@ -10,7 +10,7 @@ from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.fileformat import FLAG_PARTITIONED, KIND_BITS, MAX_HASH_FUNCS, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.kernel import Encoding
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def viewed(raw: Buffer, own: bytes | None = None) -> memoryview:
 
 
 def number(view: memoryview, at: int, size: int, field: str, *, signed: bool = False) -> int:
-    """Return the big-endian integer of `size` bytes at `at`. Raises FormatError if the file ends before its end."""
+    """Return the big-endian integer of `size` bytes at `at`. Raises FormatError if the file ends too soon."""
     if len(view) < at + size:
         raise FormatError(f"truncated: expected {at + size} bytes, got {len(view)}", offset=len(view), field=field)
     return int.from_bytes(view[at : at + size], "big", signed=signed)
@@ -82,7 +82,7 @@ def check_length(view: memoryview, size: int, field: str) -> None:
         message = f"truncated: expected {size} bytes, got {len(view)}"
         raise FormatError(message, offset=len(view), field=field)
     if len(view) > size:
-        raise FormatError(f"{len(view) - size} trailing bytes", offset=size, field=field)
+        raise FormatError(counted(len(view) - size, "trailing byte"), offset=size, field=field)
 
 
 def swap(source: memoryview, target: memoryview) -> None:
@@ -119,7 +119,7 @@ def filter_over(
     capacity: int = 0,
     fp_rate: float = 0.0,
 ) -> BloomFilter:
-    """Return a filter of a copy of the bits. Bit b is 1 << (b % 8) of byte b // 8.
+    """Return a filter with a copy of the bits. Bit b is 1 << (b % 8) of byte b // 8.
 
     Raises FormatError if bits beyond `bits` are set, TooLargeError if the filter does not fit into memory.
     """

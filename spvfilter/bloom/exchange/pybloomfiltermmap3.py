@@ -61,7 +61,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
     if magic != MAGIC:
         raise FormatError(f"not a file of pybloomfiltermmap3: it starts with {magic!r}", offset=0, field="magic")
     if size != _STRUCTURE:
-        raise FormatError(f"a structure of {size} bytes, expected {_STRUCTURE}", offset=17, field="structure")
+        raise FormatError(f"expected a structure of {_STRUCTURE} bytes, got {size}", offset=17, field="structure")
     if version != _VERSION:
         raise FormatError(
             f"unsupported version {version} (only version {_VERSION} is supported)", offset=1077, field="version"
@@ -69,7 +69,8 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
     if not 1 <= functions <= _MAX_SEEDS:
         raise FormatError(f"{functions} hash functions, expected 1 to {_MAX_SEEDS}", offset=37, field="hash_funcs")
     if bits < 1 or not 0 < rate < 1 or not 1 <= capacity <= MAX_COUNT:
-        raise FormatError(f"{bits} bits for {capacity} keys at a rate of {rate!r}", offset=9, field="shape")
+        message = f"a filter of capacity {capacity} cannot have {bits} bits and the rate {rate!r}"
+        raise FormatError(message, offset=9, field="shape")
     check_length(view, _START + (bits + 7) // 8, "bits")
     hashing = Pybloomfiltermmap3Hash(struct.unpack_from(f"<{functions}I", seeds))
     shape = bits, functions, hashing, encoding

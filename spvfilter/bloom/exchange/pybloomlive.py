@@ -56,7 +56,7 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
 
     Raises:
         FormatError: The bytes are truncated, too long or malformed, or have an impossible size.
-        ParameterError: `version` is needed and missing, or unknown; or version 4 needs the package xxhash.
+        ParameterError: `version` is needed and missing, or unknown; or version 4 needs the xxhash package.
         TooLargeError: The filter does not fit into memory.
     """
     try:
@@ -90,7 +90,7 @@ def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> li
 
     Raises:
         FormatError: The bytes are truncated, too long or malformed, or have an impossible size.
-        ParameterError: `version` is needed and missing, or unknown; or version 4 needs the package xxhash.
+        ParameterError: `version` is needed and missing, or unknown; or version 4 needs the xxhash package.
         TooLargeError: A filter does not fit into memory.
     """
     view = memoryview(raw).cast("B")
@@ -126,13 +126,12 @@ def _shape(view: memoryview) -> tuple[float, int, int, int]:
         raise FormatError(message, offset=len(view), field="header")
     rate, slices, span, capacity, _ = _HEADER.unpack_from(view)
     if not 0 < rate < 1:
-        raise FormatError(
-            f"a false-positive rate of {rate!r}: did another program write this file?", offset=0, field="rate"
-        )
+        message = f"expected a rate between 0 and 1, not {rate!r}: did another program write this file?"
+        raise FormatError(message, offset=0, field="rate")
     check_functions(slices, 8)
     if span < 1:
         raise FormatError(f"{span} bits a slice, expected at least 1", offset=16, field="bits_per_slice")
     if not 1 <= capacity <= MAX_COUNT:
-        raise FormatError(f"a capacity of {capacity}", offset=24, field="capacity")
+        raise FormatError(f"the capacity must be 1 to {MAX_COUNT}, not {capacity}", offset=24, field="capacity")
     check_length(view, _HEADER.size + (slices * span + 7) // 8, "bits")
     return rate, slices, span, capacity

@@ -27,14 +27,14 @@ from spvfilter.bloom.exchange.hashes import RedisBloomHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_CELLS, MAX_HASH_FUNCS, FileHeader
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.sizing import MAX_COUNT
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.kernel import Encoding, Family
 
 _HEADER, _LINK = struct.Struct("<QIII"), struct.Struct("<QQQddIQB")
 _NO_ROUNDING, _LONG_HASHES, _FIXED, _SEEDED = 1, 4, 8, 1 << 31  # Options in the header.
 _KNOWN = 15 | _SEEDED  # All options that are defined.
 _SEED = 0xC6A4A7935BD1E995  # The seed that all filters had before filters had seeds of their own.
-_MAX_FILTERS = 64  # Sub-filters (our choice): each one is as large as all before it, unless the expansion is 1.
+_MAX_FILTERS = 64  # Sub-filters (our choice): each one is as large as all previous ones, unless the expansion is 1.
 _PIECE = 16 << 20  # Bytes of a chunk, as in RedisBloom.
 _LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # With the digits that RedisBloom uses.
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
@@ -74,7 +74,8 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
     link = _Link(0, -(-bits // 64) * 64, 0, fp_rate, each, math.ceil(_LN2 * each), capacity, 0)
     if link.bits > MAX_CELLS or link.hash_funcs > MAX_HASH_FUNCS:
         raise ParameterError(
-            f"{capacity} keys at {fp_rate:g} take {link.bits} bits and {link.hash_funcs} hash functions"
+            f"{capacity} keys at {fp_rate:g} need {link.bits} bits and {link.hash_funcs} hash functions, but at most"
+            f" {MAX_CELLS} and {MAX_HASH_FUNCS} are supported"
         )
     refuse_false_rate(RedisBloomHash(), link.bits, link.hash_funcs, capacity, fp_rate)
     return _made(link, encode)
@@ -108,12 +109,11 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
     done = 1
     for number, piece in given:
         if number != done + len(piece) or not piece:
-            raise FormatError(
-                f"a chunk of {len(piece)} bytes with number {number} after {done}", offset=0, field="chunk"
-            )
+            message = f"expected number {done + len(piece)} for a chunk of {counted(len(piece), 'byte')}, got {number}"
+            raise FormatError(message if piece else "a chunk is empty", offset=0, field="chunk")
         if at == len(bodies) or len(piece) > len(bodies[at]) - within:
             raise FormatError(
-                f"a chunk of {len(piece)} bytes is longer than the rest of the bits", offset=0, field="chunk"
+                f"a chunk of {counted(len(piece), 'byte')} is longer than the remaining bits", offset=0, field="chunk"
             )
         bodies[at][within : within + len(piece)] = piece
         done, within = number, within + len(piece)
@@ -130,8 +130,8 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
 def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     """Yield the chunks of a filter for BF.LOADCHUNK. The filter in Redis does not grow (NONSCALING).
 
-    The filter must have RedisBloomHash as its hash family and a capacity, as filters of `redisbloom_filter` and
-    `read_redisbloom` have. The number of its items, which BF.CARD returns, is an estimate.
+    The filter needs RedisBloomHash as its hash family, and a capacity: use one made by `redisbloom_filter` or
+    `read_redisbloom`. Its item count, which BF.CARD returns, is an estimate.
 
     Raises ParameterError for any other BloomFilter, TypeError for other objects.
     """
@@ -174,7 +174,7 @@ def redisbloom_chunks(raw: memoryview) -> Iterator[tuple[int, bytes]]:
             yield 1 + at - size + len(piece), piece
         at += link.bytes
     if len(raw) > at:
-        raise FormatError(f"{len(raw) - at} trailing bytes", offset=at, field="file")
+        raise FormatError(counted(len(raw) - at, "trailing byte"), offset=at, field="file")
 
 
 def _links(raw: bytes) -> Iterator[_Link]:
@@ -205,13 +205,14 @@ def _links(raw: bytes) -> Iterator[_Link]:
             or link.bits != 8 * link.bytes
             or (link.n2 and link.bits != 1 << link.n2)
         ):
-            raise FormatError(
-                f"{link.bits} bits in {link.bytes} bytes, rounded to 2^{link.n2}", offset=at, field="bits"
-            )
+            message = f"a sub-filter cannot have {link.bits} bits in {link.bytes} bytes, rounded to 2^{link.n2}"
+            raise FormatError(message, offset=at, field="bits")
         if not 1 <= link.hash_funcs <= MAX_HASH_FUNCS:
-            raise FormatError(f"{link.hash_funcs} hash functions", offset=at + 40, field="hash_funcs")
+            message = f"expected 1 to {MAX_HASH_FUNCS} hash functions, not {link.hash_funcs}"
+            raise FormatError(message, offset=at + 40, field="hash_funcs")
         if not 0 < link.fp_rate < 1 or not 1 <= link.capacity <= MAX_COUNT:  # also rejects NaN
-            raise FormatError(f"{link.fp_rate} for {link.capacity} keys", offset=at + 24, field="fp_rate")
+            message = f"a sub-filter of capacity {link.capacity} cannot have the rate {link.fp_rate}"
+            raise FormatError(message, offset=at + 24, field="fp_rate")
         yield link
 
 

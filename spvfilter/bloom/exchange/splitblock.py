@@ -92,7 +92,7 @@ class SplitBlockFilter(BloomBits):
         """Make a filter from its header and blocks, as they are in a Parquet file.
 
         Raises FormatError if the bytes are truncated, too long or not a filter, or if they have another algorithm, hash
-        or compression. Raises ParameterError for an unknown type of keys.
+        or compression. Raises ParameterError if the type of keys is unknown.
         """
         view = memoryview(raw).cast("B")
         size, start = header_of(view, 0)
@@ -201,7 +201,7 @@ def header_of(raw: memoryview, offset: int) -> tuple[int, int]:
     if size is None or chosen != {2, 3, 4}:
         raise cursor.wrong("the header lacks size, algorithm, hash or compression")
     if not BLOCK_SIZE <= size <= MAX_SIZE or size % BLOCK_SIZE:
-        raise cursor.wrong(f"{size} bytes are not blocks of {BLOCK_SIZE} bytes, up to {MAX_SIZE}")
+        raise cursor.wrong(f"expected blocks of {BLOCK_SIZE} bytes, at most {MAX_SIZE} bytes in all, not {size}")
     return size, cursor.at
 
 

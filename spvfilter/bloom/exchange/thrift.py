@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, counted
 from spvfilter.kernel import thrift_end
 
 _DEEPEST = 16  # Deepest nesting of structs (our choice); a footer has about 6 levels.
@@ -77,20 +77,20 @@ class Thrift:
     def integer(self, wire: Wire) -> int:
         """Return the signed number of a field of type `wire`."""
         if wire not in _INTEGERS:
-            raise self.wrong(f"{wire.name} where an integer is expected")
+            raise self.wrong(f"expected an integer, got {wire.name}")
         value = self.varint()
         return value >> 1 ^ -(value & 1)
 
     def binary(self, wire: Wire) -> bytes:
         """Return the bytes of a field of type `wire`."""
         if wire is not Wire.BINARY:
-            raise self.wrong(f"{wire.name} where a string is expected")
+            raise self.wrong(f"expected a string, got {wire.name}")
         return self.take(self.varint())
 
     def fields(self, wire: Wire = Wire.STRUCT) -> Iterator[tuple[int, Wire]]:
         """Yield the number and type of each field of a struct. The caller must read or skip each before the next."""
         if wire is not Wire.STRUCT:
-            raise self.wrong(f"{wire.name} where a struct is expected")
+            raise self.wrong(f"expected a struct, got {wire.name}")
         number = 0
         while start := self.take(1)[0]:
             if start >> 4:
@@ -102,11 +102,11 @@ class Thrift:
     def items(self, wire: Wire) -> Iterator[Wire]:
         """Yield the type of each item of a list. The caller must read or skip each before the next."""
         if wire not in (Wire.LIST, Wire.SET):
-            raise self.wrong(f"{wire.name} where a list is expected")
+            raise self.wrong(f"expected a list, got {wire.name}")
         start = self.take(1)[0]
         count = self.varint() if start >> 4 == 15 else start >> 4
         if count > len(self._raw) - self.at:  # each item has at least one byte
-            raise self.wrong(f"a list of {count} items in {len(self._raw) - self.at} bytes")
+            raise self.wrong(f"a list of {count} items does not fit into {counted(len(self._raw) - self.at, 'byte')}")
         for _ in range(count):
             yield self._wire(start & 15)
 
@@ -155,7 +155,7 @@ class Thrift:
         if not count:
             return
         if count > len(self._raw) - self.at:
-            raise self.wrong(f"a map of {count} items in {len(self._raw) - self.at} bytes")
+            raise self.wrong(f"a map of {count} items does not fit into {counted(len(self._raw) - self.at, 'byte')}")
         types = self.take(1)[0]
         for _ in range(count):
             for kind in (types >> 4, types & 15):

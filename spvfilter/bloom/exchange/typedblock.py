@@ -160,7 +160,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
 
 def _physical(keys: ParquetDecimal) -> ParquetType:
-    """Return the type of a column of decimals. Raises ParameterError if it is none."""
+    """Return the type of a column of decimals. Raises ParameterError if there is no such column."""
     scale, form = keys
     if not isinstance(scale, int) or not 0 <= scale <= _MAX_DIGITS:
         raise ParameterError(f"scale must be 0 to {_MAX_DIGITS}, not {scale!r}")
@@ -227,7 +227,7 @@ def stored(key: object, kind: str | ParquetDecimal) -> int | bytes:
             passed = (key if key.tzinfo is None else key.astimezone(UTC).replace(tzinfo=None)) - _EPOCH
         case _:
             raise TypeError(
-                f"the key must be a {kind} of datetime or an int, not {type(key).__name__}, in a filter of such keys"
+                f"the key must be a {kind} from datetime or an int, not {type(key).__name__}: the keys are {kind}s"
             )
     whole, rest = divmod(passed // _MICROSECOND * 1000 + getattr(key, "nanosecond", 0), _NANOSECONDS[unit])
     if rest:

@@ -1,4 +1,4 @@
-"""Call Redis: clients, commands and scripts. Translates redis-py's errors into this package's."""
+"""Call Redis: clients, commands and scripts. redis-py's errors are translated into this package's."""
 
 from __future__ import annotations
 

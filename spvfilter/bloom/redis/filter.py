@@ -49,7 +49,7 @@ _MAX_EXPIRE = 10**10  # Seconds. A longer time would overflow Redis's clock.
 class RedisBloomFilter:
     """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers.
 
-    Make one with `create`, `create_from` or `open`. The client is any redis.asyncio client; use `connect`, whose
+    Create one with `create`, `create_from` or `open`. The client is any redis.asyncio client; use `connect`, whose
     clients do not retry. Each operation on a key is one atomic script. If several writers add the same key at the same
     time, exactly one of them learns that it was new. Batches are split into scripts of up to 1,000 keys.
 
@@ -98,7 +98,7 @@ class RedisBloomFilter:
         self._use(layout)
 
     def _use(self, layout: RedisLayout) -> None:
-        """Take over the shape of a filter."""
+        """Adopt the shape of a filter."""
         shape = layout.shape
         self._layout = layout
         self.bits, self.hash_funcs, self.partitioned = shape.bits, shape.hash_funcs, shape.partitioned
@@ -238,7 +238,7 @@ class RedisBloomFilter:
         return await work(self._layout)
 
     async def _follow(self, layout: RedisLayout, again: bool) -> bool:
-        """Take over the shape of the filter that has replaced `layout`. Return False if there is none.
+        """Adopt the shape of the filter that has replaced `layout`. Return False if there is none.
 
         `again` is the result if the filter is the same as before. A filter that was deleted and created again has not
         replaced the old one. A filter whose keys have another encoding cannot be followed.
@@ -266,14 +266,14 @@ class RedisBloomFilter:
     async def add(self, key: object) -> bool:
         """Add a key, and return True if it was new. A key is new if at least one of its bits was not set before.
 
-        Raises TypeError for a key of the wrong type, CapacityError for a new key in a full filter.
+        Raises TypeError if the key has the wrong type, and CapacityError if it is new and the filter is full.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError for a key of the wrong type.
+        Raises TypeError if the key has the wrong type.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
@@ -347,13 +347,12 @@ class RedisBloomFilter:
             return len(known) - len(known.lstrip(b"\1"))
         count, rate = await self.approx_len(), await self.current_fp_rate()
         held = (
-            f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds about {count:.0f} and now has a rate of "
-            f"{rate:.3g}"
+            f"{self.capacity} keys at {self.nominal_fp_rate:g}, contains about {count:.0f}, so its rate is {rate:.3g}"
         )
         if self.on_full == "warn":
             self._room = None
             warnings.warn(
-                f"{self.name!r}, a filter made for {held}: every further key raises its rate",
+                f"{self.name!r}, a filter made for {held}: every additional key raises it",
                 CapacityWarning,
                 stacklevel=4,
             )
@@ -384,8 +383,8 @@ class RedisBloomFilter:
     ) -> bytes | Mask:
         """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
-        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError for a key of the wrong type,
-        ColumnError for a column that contradicts itself.
+        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError if a key has the wrong type, and
+        ColumnError if a column contradicts itself.
         """
         batch = KeyBatch(keys, nulls, self.encoding, padding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
@@ -413,8 +412,8 @@ class RedisBloomFilter:
         as "{shop}:a" and "{shop}:b"). A local filter is uploaded first; until it is merged, the server holds both. The
         merge blocks the server for about two seconds per GB.
 
-        Raises MismatchError for a filter of a different shape or shard size, ParameterError for a filter of another
-        client, TypeError for other objects.
+        Raises MismatchError if the other filter has a different shape or shard size, ParameterError if it belongs to
+        another client, and TypeError if it is not a filter.
         """
         if not isinstance(other, RedisBloomFilter):
             refuse_other_kinds(other)
@@ -446,7 +445,8 @@ class RedisBloomFilter:
         shard size stay. During the upload the server holds both filters, and keys that clients add to the old one are
         lost. Use `union_update` to keep the keys.
 
-        Raises MismatchError if the keys of the two filters have different encodings, TypeError for other objects.
+        Raises MismatchError if the keys of the two filters have different encodings, and TypeError if `local` is not a
+        BloomFilter.
         """
         new_shape = BitlessFilter.of(local)
 
@@ -469,7 +469,7 @@ class RedisBloomFilter:
     async def _staged(self, layout: RedisLayout, local: BloomFilter) -> AsyncIterator[list[bytes]]:
         """Upload the bits of a local filter under temporary keys, which are deleted afterwards.
 
-        Raises TypeError unless it is a BloomFilter, and MismatchError if it has another shape than the layout.
+        Raises TypeError unless it is a BloomFilter, and MismatchError if its shape differs from the layout's.
         """
         refuse_other_kinds(local)
         layout.shape._same_shape(local)
@@ -524,13 +524,13 @@ class RedisBloomFilter:
         await self._following(lambda layout: self._run(layout, scripts.EXPIRE, layout.all_keys(), ttl))
 
     async def ttl(self) -> float | None:
-        """Return the seconds until the filter expires; None if it does not expire."""
+        """Return the seconds until the filter expires, or None if it does not expire."""
         left = await self._following(lambda layout: self._run(layout, scripts.TTL, ()))
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
 
     async def _plane_set_bits(self) -> list[int]:
-        """Return the number of set bits in the plane of each function; in total if the filter is not partitioned.
+        """Return the number of set bits in the plane of each function, or in total if the filter is not partitioned.
 
         Bits that are set during the call may be counted.
         """
@@ -555,7 +555,7 @@ class RedisBloomFilter:
         return await self.set_bits() / self.bits
 
     async def approx_len(self) -> float:
-        """Return the estimated number of distinct keys; infinite if every bit is set."""
+        """Return the estimated number of distinct keys, which is infinite if every bit is set."""
         return sizing.estimate_items(self.bits, self.hash_funcs, await self.set_bits())
 
     async def current_fp_rate(self) -> float:
@@ -583,7 +583,7 @@ class RedisBloomFilter:
 def milliseconds(seconds: float | None) -> int:
     """Convert seconds to milliseconds; -1 means never.
 
-    Raises ParameterError outside the range that Redis accepts.
+    Raises ParameterError if `seconds` is outside the range that Redis accepts.
     """
     if seconds is None:
         return -1

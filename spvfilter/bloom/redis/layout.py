@@ -92,8 +92,8 @@ class BitlessFilter(BloomFilter):
 class RedisLayout:
     """The layout of one filter, or of one slice of a scalable filter: name, shape and shards.
 
-    The keys of the shards are {name}:stem:0 and so on. Raises ParameterError for an invalid name, shard size or number
-    of shards.
+    The keys of the shards are {name}:stem:0 and so on. Raises ParameterError if the name, the shard size or the number
+    of shards is invalid.
     """
 
     def __init__(self, name: str, shape: BitlessFilter, shard_size: int, stem: bytes = b"bits") -> None:
@@ -106,7 +106,7 @@ class RedisLayout:
         self.shards: int = -(-self.size // shard_size)
         if self.shards > MAX_SHARDS:
             raise ParameterError(
-                f"{self.shards} shards of {shard_size} bytes are more than {MAX_SHARDS}: choose a larger shard_size"
+                f"at most {MAX_SHARDS} shards are possible, not {self.shards}: choose a shard_size above {shard_size}"
             )
         self.stem = stem
         self.header_key: bytes = header_key(name)
@@ -220,7 +220,7 @@ class RedisLayout:
 
 
 def header_key(name: str) -> bytes:
-    """Return the key of a filter's header. Raises ParameterError for a name that cannot be a hash tag."""
+    """Return the key of a filter's header. Raises ParameterError if the name cannot be a hash tag."""
     return prefix(name) + b":header"
 
 
@@ -246,9 +246,9 @@ def _parse(raw: bytes) -> tuple[FileHeader, int]:
 
 
 def kind_of(raw: bytes) -> int | None:
-    """Return the kind of filter in the value of a header key; None for any other value.
+    """Return the kind of filter in the value of a header key, or None for any other value.
 
-    Raises FormatError for a damaged header.
+    Raises FormatError if the header is damaged.
     """
     return FileHeader.parse(raw).kind if len(raw) in _LENGTHS else None
 
@@ -271,6 +271,7 @@ def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
 
 
 def check_shard_size(shard_size: int, offset: int) -> None:
-    """Raise FormatError for an impossible shard size. `offset` is its offset in the header."""
+    """Raise FormatError if a shard size is impossible. `offset` is its offset in the header."""
     if not 1 <= shard_size <= MAX_SHARD_SIZE:
-        raise FormatError(f"shards of {shard_size} bytes", offset=offset, field="shard_size")
+        message = f"shards must be 1 to {MAX_SHARD_SIZE} bytes long, not {shard_size}"
+        raise FormatError(message, offset=offset, field="shard_size")

@@ -48,9 +48,9 @@ Request = Callable[[int], tuple[Sequence[bytes], Sequence[bytes | int | str]]]
 class RedisScalableBloomFilter:
     """A ScalableBloomFilter in Redis >= 6.2 or Valkey for any number of readers and writers.
 
-    Make one with `create`, `create_from` or `open`. It grows as ScalableBloomFilter does, and its false-positive rate
-    stays below `fp_rate`, no matter how many writers there are. The notes about batches, lost answers and SipHash at
-    RedisBloomFilter apply here too.
+    Create one with `create`, `create_from` or `open`. It grows as ScalableBloomFilter does, and its false-positive rate
+    stays below `fp_rate`, no matter how many writers there are. The notes on RedisBloomFilter about batches, lost
+    answers and SipHash apply here too.
 
     Each operation on a key is one atomic script, which also counts the set bits of the last slice. When the last slice
     is full, a script adds the next one. If several writers add the same key, exactly one of them learns that it was
@@ -241,14 +241,15 @@ class RedisScalableBloomFilter:
     async def add(self, key: object) -> bool:
         """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
-        Raises TypeError for a key of the wrong type, CapacityError if the filter cannot grow, FormatError, RemoteError.
+        Raises TypeError if the key has the wrong type, CapacityError if the filter cannot grow, FormatError or
+        RemoteError.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError for a key of the wrong type, FormatError, RemoteError.
+        Raises TypeError if the key has the wrong type, FormatError or RemoteError.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
@@ -311,7 +312,7 @@ class RedisScalableBloomFilter:
     ) -> bytes | Mask:
         """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
-        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError, ColumnError, FormatError,
+        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError, ColumnError, FormatError or
         RemoteError.
         """
         batch = KeyBatch(keys, nulls, self.encoding, padding)
@@ -345,7 +346,7 @@ class RedisScalableBloomFilter:
             yield chunk
 
     async def _probe(self, script: plain.Script, keys: list[object]) -> bytes:
-        """Run the script ADD or CONTAINS."""
+        """Run the ADD or the CONTAINS script."""
         layout = self._layout
 
         def request(count: int) -> tuple[list[bytes], list[bytes | int | str]]:
@@ -467,7 +468,7 @@ class RedisScalableBloomFilter:
         await self._whole(scripts.EXPIRE, milliseconds(seconds))
 
     async def ttl(self) -> float | None:
-        """Return the seconds until the filter expires; None if it does not expire. Raises FormatError, RemoteError."""
+        """Return the seconds until the filter expires, or None if it never does. Raises FormatError, RemoteError."""
         left = await self._run(scripts.TTL, lambda count: ((), ()))
         assert isinstance(left, int)
         return None if left < 0 else left / 1000

@@ -53,7 +53,7 @@ class SeriesState(NamedTuple):
 class SeriesLayout:
     """The layout of one scalable filter.
 
-    Raises ParameterError for an invalid name, shard size or number of shards, and TooLargeError.
+    Raises ParameterError if the name, the shard size or the number of shards is invalid, and TooLargeError.
     """
 
     def __init__(self, name: str, plan: Growth, shard_size: int, hashing: HashFamily | None, encode: Encode) -> None:
@@ -96,8 +96,8 @@ class SeriesLayout:
     def know(self, count: int) -> None:
         """Compute the layouts of the first `count` slices.
 
-        Raises CapacityError for more than 64 slices or more shards than a script handles, ParameterError for a slice
-        that is too large to compute its size, and TooLargeError.
+        Raises CapacityError if there are more than 64 slices or more shards than a script handles, ParameterError if a
+        slice is too large to compute its size, and TooLargeError.
         """
         while len(self.slices) < count:
             number = len(self.slices)
@@ -157,14 +157,14 @@ class SeriesLayout:
         return [layouts[at].shard_key(shard) for at, shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
     def parse_state(self, raw: bytes) -> SeriesState:
-        """Parse the value of the state's key, whose length the script has checked. Raises FormatError."""
+        """Parse the value of the state's key, whose length the script has checked. Raises FormatError if it is
+        damaged."""
         count, *set_bits = struct.unpack(f"<{len(raw) // 8}Q", raw)
         assert count == len(set_bits) <= len(self.slices)
         for number, (bits, layout) in enumerate(zip(set_bits, self.slices, strict=False)):
             if bits > layout.shape.bits:
-                raise FormatError(
-                    f"{bits} set bits of {layout.shape.bits} in slice {number}", offset=8 + 8 * number, field="slices"
-                )
+                message = f"slice {number} has {layout.shape.bits} bits, but {bits} of them are set"
+                raise FormatError(message, offset=8 + 8 * number, field="slices")
         return SeriesState(tuple(set_bits))
 
     def check_slices(self, headers: Sequence[object]) -> None:
@@ -179,7 +179,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
     header = header_in(raw, KIND_SERIES, _GROWTH.size)
     growth, tightening, shard_size = _GROWTH.unpack_from(raw, HEADER_SIZE)
     if header.flags:
-        raise FormatError(f"flags {header.flags:#04x} of a series", offset=13, field="flags")
+        raise FormatError(f"the flags of a series must be 0, not {header.flags:#x}", offset=13, field="flags")
     if not header.capacity:
         raise FormatError("a series needs an initial capacity above 0", offset=28, field="capacity")
     plan = Growth(header.capacity, header.fp_rate, growth, tightening)

@@ -1,4 +1,4 @@
-"""The Lua scripts of a scalable filter in Redis. The rules in scripts.py hold for these scripts too.
+"""The Lua scripts of a scalable filter in Redis. The rules in scripts.py apply to these scripts too.
 
 KEYS[1] is the key of the header and KEYS[2] the key of the state (see serieslayout.py). ARGV[1] is the expected header
 and ARGV[2] the number of slices that the caller knows.

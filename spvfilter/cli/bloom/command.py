@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
         "create",
         "make a filter",
         "Make a filter and add the lines of every INPUT. To add none, give /dev/null. A filter needs --capacity and"
-        " --fp-rate. --static needs no --capacity, and gets a rate of 2^-8, 2^-16 or 2^-32: the highest that keeps"
+        " --fp-rate. --static needs no --capacity. Its rate is 2^-8, 2^-16 or 2^-32: the highest that is at most"
         " --fp-rate, by default 2^-8 (0.39 %).",
     )
     create.add_argument("filter", metavar="FILTER", help="the file to make")
@@ -56,8 +56,8 @@ def configure(parser: Parser) -> None:
     _add_kind(create).add_argument(
         "--static",
         action="store_true",
-        help="make a filter of lines that do not change; from 1,000 lines on it is smaller than others with its"
-        " rate; building it takes 24 bytes of memory per line",
+        help="make a filter of lines that do not change. From 1,000 lines on, it is smaller than others with the same"
+        " rate. Building it takes 24 bytes of memory per line",
     )
     _add_on_full(create)
     _add_force(create)
@@ -65,7 +65,7 @@ def configure(parser: Parser) -> None:
     add = parser.add_action(
         "add",
         "add lines",
-        "Add the lines of the INPUTs to a filter. --capacity and --fp-rate make it if it does not exist.",
+        "Add the lines of the INPUTs to a filter. With --capacity and --fp-rate, it is created if it does not exist.",
     )
     add.add_argument("filter", metavar="FILTER")
     _add_inputs(add, "lines to add")
@@ -94,7 +94,7 @@ def configure(parser: Parser) -> None:
     dedupe = parser.add_action(
         "dedupe",
         "print each line once",
-        "Print each line the first time it occurs. FILTER keeps the lines for later runs; --capacity makes it if it"
+        "Print each line the first time it occurs. FILTER keeps the lines for later runs; --capacity creates it if it"
         " does not exist. Without FILTER the lines are kept in memory. A new filter is scalable; with --hash-funcs it"
         " has room for N lines.",
     )
@@ -149,8 +149,8 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
         "dump",
         "write a filter's raw bits or counters",
         "Write the bits or 4-bit counters of a filter without header and checksum, for other programs. Bit b is 1 << (b"
-        " & 7) of byte b >> 3. The first of two counters in a byte is the low half. Standard error has the options for"
-        " load.",
+        " & 7) of byte b >> 3. The first of two counters in a byte is the low half. The options for load go to"
+        " standard error.",
     )
     dump.add_argument("filter", metavar="FILTER")
     dump.add_argument("--output", metavar="FILE", help="a new file; default: standard output")
@@ -171,7 +171,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     load.add_argument(
         "--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, in place of --capacity"
     )
-    load.add_argument("--counting", action="store_true", help="these are counters")
+    load.add_argument("--counting", action="store_true", help="RAW contains counters")
     _add_counter_bits(load)
     load.add_argument("--partitioned", action="store_true", help="give each hash function its own bits")
     _add_force(load)
@@ -283,7 +283,7 @@ def run(args: argparse.Namespace) -> int:
                 " warn)"
             )
             raise SourceError(
-                f"{store.name} is full: it was made for {error.capacity} lines, has {error.count}, and its"
+                f"{store.name} is full: it was made for {error.capacity} lines, contains {error.count}, and its"
                 f" false-positive rate is {error.fp_rate:.3g}: {advice}"
             ) from None
 
@@ -361,7 +361,7 @@ def _add(store: FilterStorage, args: argparse.Namespace) -> None:
     keys = KeyLines(args.inputs, args.null)
     chosen = _kind(args)
     if not store.exists(args.filter) and (args.capacity is None or args.fp_rate is None):
-        raise SourceError(f"{store.absent(args.filter)}: --capacity and --fp-rate make it")
+        raise SourceError(f"{store.absent(args.filter)}: give --capacity and --fp-rate to create it")
     _open_or_make(store, args.filter, args, chosen, args.fp_rate)
     if chosen is not FilterKind.PLAIN and chosen is not store.asked().kind:
         raise ParameterError(f"{store.name} is a {store.asked().kind.value}: leave --{chosen.name.lower()} out")
@@ -461,7 +461,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     first: str = args.names[0] if args.names else "-"
     kept = args.redis is not None or (first != "-" and (is_filter(Path(first)) or not store.exists(first)))
     if kept and args.capacity is None and not store.exists(first):
-        raise SourceError(f"{store.absent(first)}: --capacity makes a filter of that name")
+        raise SourceError(f"{store.absent(first)}: give --capacity to create it")
     keys = KeyLines(args.names[1:] if kept else args.names, args.null)
     kind = FilterKind.PLAIN if args.hash_funcs is not None else FilterKind.SCALABLE
     if kept:

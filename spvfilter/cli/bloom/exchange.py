@@ -61,7 +61,7 @@ def configure_import(action: Parser) -> None:
         "--release",
         metavar="N",
         type=int,
-        help="for cassandra: 2 to 5; for pybloom-live: 3 or 4, if it asks for it",
+        help="for cassandra: 2 to 5; for pybloom-live: 3 or 4, if the import asks for it",
     )
     action.add_argument("--text", action="store_true", default=None, help="the keys are text, not bytes")
 
@@ -85,7 +85,7 @@ def read_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
             raise ParameterError(f"--from {args.make} does not take --{option}: leave it out")
     needed = _NEEDED.get(args.make)
     if needed is not None and getattr(args, needed) is None:
-        raise ParameterError(f"a file of {args.make} does not state its {needed}: give --{needed}, see --help")
+        raise ParameterError(f"a file of {args.make} does not contain its {needed}: give --{needed}; see --help")
     try:
         made = _parsed(args, _read(args.foreign))
     except FormatError as error:
@@ -117,7 +117,7 @@ def _parsed(args: argparse.Namespace, raw: memoryview) -> BloomFilter:
 def _single(filters: list[BloomFilter]) -> BloomFilter:
     if len(filters) != 1:
         raise FormatError(
-            f"a filter of {len(filters)} sub-filters, expected 1: read them in Python", offset=8, field="sub-filters"
+            f"expected 1 sub-filter, got {len(filters)}: read them in Python", offset=8, field="sub-filters"
         )
     return filters[0]
 

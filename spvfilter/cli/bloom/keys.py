@@ -27,8 +27,8 @@ class KeyLines:
     `nul` is True, a key ends with NUL and may contain any other byte. The last key needs no end. An empty line is an
     empty key.
 
-    The constructor raises OSError if a file cannot be read. `batches` raises SourceError for a key of more than 64 MiB
-    and for a file that is a filter.
+    The constructor raises OSError if a file cannot be read. `batches` raises SourceError if a key is larger than 64 MiB
+    or a file is a filter.
     """
 
     def __init__(self, paths: Sequence[str], nul: bool) -> None:
@@ -51,7 +51,7 @@ class KeyLines:
                 yield from self._of(stream, path)
 
     def _of(self, stream: BinaryIO, path: str) -> Iterator[list[bytes]]:
-        rest: list[bytes] = []  # pieces of a key whose end was not read yet
+        rest: list[bytes] = []  # pieces of a key whose end has not been read yet
         size, start = 0, True
         while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
             if start and chunk.startswith(READABLE):
@@ -75,7 +75,7 @@ class KeyLines:
 
 
 def _size(path: str) -> int | None:
-    """Return the size of a file in bytes; None for a pipe. Raises OSError if the file cannot be read.
+    """Return the size of a file in bytes, or None for a pipe. Raises OSError if the file cannot be read.
 
     The file is not opened, because that would start the writer of a FIFO.
     """

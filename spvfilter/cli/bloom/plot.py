@@ -22,7 +22,7 @@ _STYLES = (
     ("#000000", (0, (3, 1, 1, 1, 1, 1))),
 )
 _MANY = 10**9
-"""Number of keys of the computed sizes: it is so large that the number of bits for one key has nine digits."""
+"""Number of keys for which sizes are computed: so large that the number of bits per key has nine digits."""
 _FEW = 3
 """Number of hash functions that articles often use."""
 _FLAT = 1.05

@@ -43,7 +43,7 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def refuse_output(output: str | None, *, force: bool) -> Path | None:
-    """Return the path of a file to write, None for standard output. Raises SourceError or ParameterError."""
+    """Return the path of a file to write, or None for standard output. Raises SourceError or ParameterError."""
     path = None if output is None else Path(output)
     if path is None and sys.stdout.isatty():
         raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")
@@ -110,7 +110,7 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def counter_bits(args: argparse.Namespace) -> int:
-    """Return the size of counters. Raises ParameterError for --counter-bits without --counting."""
+    """Return the size of counters. Raises ParameterError if --counter-bits is given without --counting."""
     if args.counter_bits is None:
         return 4
     if not args.counting:
@@ -121,14 +121,14 @@ def counter_bits(args: argparse.Namespace) -> int:
 def _read(name: str, size: int) -> memoryview:
     """Read up to `size` + 1 bytes of a file or of standard input. The caller refuses a longer result.
 
-    Raises SourceError for a regular file of a different size, TooLargeError, OSError.
+    Raises SourceError if a regular file has a different size, TooLargeError or OSError.
     """
     with ExitStack() as stack:
         stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))
         status = os.fstat(stream.fileno())
         if name != "-" and stat.S_ISREG(status.st_mode) and status.st_size != size:
             hint = ": this is a filter file, not raw bits" if is_filter(Path(name)) else ""
-            raise SourceError(f"{name}: {status.st_size} bytes, expected {size}{hint}")
+            raise SourceError(f"{name}: expected {size} bytes, got {status.st_size}{hint}")
         view = memoryview(allocate(size + 1)).cast("B")
         at = 0
         # both readers have readinto

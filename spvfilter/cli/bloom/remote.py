@@ -181,7 +181,7 @@ class RedisStorage(FilterStorage):
         replace: bool,
         plain: BloomFilter | None,
     ) -> None:
-        """Make a filter. With `replace`, an existing filter is replaced only after the arguments were checked.
+        """Make a filter. With `replace`, an existing filter is replaced only once the arguments have been checked.
 
         If it and the new filter `plain` are Bloom filters, no reader fails. Otherwise it is deleted first.
         """

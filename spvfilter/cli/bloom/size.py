@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
-        help="draw charts of rate against load, and of size against hash functions; needs matplotlib (extra `plot`)",
+        help="draw charts of rate against load, and of size against hash functions; needs matplotlib (`plot` extra)",
     )
 
 
@@ -69,7 +69,7 @@ class Static(NamedTuple):
 
     @classmethod
     def of(cls, keys: int, rate: float) -> Static | None:
-        """Return the smallest one. None if the rate is too low or there are too many keys."""
+        """Return the smallest one, or None if the rate is too low or there are too many keys."""
         bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
         if bits is None:
             return None

@@ -33,7 +33,7 @@ Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter | StaticFilter
 Growing = BloomFilter | CountingBloomFilter | ScalableBloomFilter  # Filters to which lines can be added.
 FingerprintBits = Literal[8, 16, 32]
 FINGERPRINTS: tuple[FingerprintBits, ...] = (8, 16, 32)  # Bits of a static filter's fingerprints.
-MAGICS = (MAGIC, STATIC_MAGIC)  # Starts of the files of filters, of equal size.
+MAGICS = (MAGIC, STATIC_MAGIC)  # First bytes of filter files, all of the same length.
 READABLE = (*MAGICS, MMAP3_MAGIC)  # First bytes of all files that `read` accepts.
 
 
@@ -175,7 +175,7 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def read(self, name: str) -> Local:
-        """Read a whole filter into memory. Raises SourceError."""
+        """Read a whole filter into memory. Raises SourceError if this fails."""
 
     @abstractmethod
     def write(self, name: str, made: Local, *, replace: bool) -> None: ...
@@ -369,7 +369,7 @@ class FileStorage(FilterStorage):
                 with Path(name).open("rb") as file:
                     return read_pybloomfiltermmap3(mmap(file.fileno(), 0, access=ACCESS_READ))
             if not start or not start.startswith(MAGIC[: len(start)]):
-                advice = "`spvfilter bloom create` makes one of lines" if start else "it is empty"
+                advice = "`spvfilter bloom create` makes one from lines" if start else "it is empty"
                 raise SourceError(f"this is not a filter file: {advice}")
             header = FileHeader.parse(start)
             if header.kind == KIND_SERIES:

@@ -79,7 +79,7 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Make the directory and lock it against other processes. Raises DirectoryInUseError."""
+    """Create the directory and lock it against other processes. Raises DirectoryInUseError."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock.take(folder / _LOCK)
@@ -96,7 +96,7 @@ def _held(folder: Path) -> Iterator[None]:
 class _FilterFiles:
     """The files of all parts in a directory.
 
-    The name of a file has a hash of its blocks, of all earlier blocks and of the filter header before them.
+    The name of a file contains a hash of its blocks, of all earlier blocks and of the filter header before them.
     """
 
     def __init__(self, folder: Path, plan: Plan, previous: bytes | None) -> None:
@@ -119,7 +119,7 @@ class _FilterFiles:
         )
         if strange is not None:
             raise ParameterError(
-                f"{folder} contains a file {strange} that is not one of these filters: choose another directory"
+                f"{folder} contains {strange}, which is not one of these filters: choose another directory"
             )
         self.lacking = [part for number, part in enumerate(plan.parts) if not self.is_there(number)]
 
@@ -128,7 +128,7 @@ class _FilterFiles:
         return (self._folder / self._names[number]).exists()
 
     def pass_over(self, number: int) -> None:
-        """Read the last filter header of an existing file. Raises OSError, SourceError for a damaged file."""
+        """Read the last filter header of an existing file. Raises SourceError if the file is damaged, and OSError."""
         for _, record in read_records(str(self._folder / self._names[number])):
             self._after(record)
 

@@ -118,7 +118,7 @@ def configure(parser: Parser) -> None:
     exporting = parser.add_action(
         "export",
         "print the filters in a wallet's database",
-        "Print the filters that the command `watch --keep-filters` stored in a wallet's database.",
+        "Print the filters that `watch --keep-filters` stored in a wallet's database.",
     )
     exporting.add_argument("--db", metavar="FILE", required=True, help="the database")
 
@@ -348,7 +348,7 @@ def _info(args: argparse.Namespace, page: Page) -> int:
 
 
 class _Unlinked(NamedTuple):
-    """A filter whose previous filter header was not read yet. Hashes are in wire order."""
+    """A filter whose previous filter header has not been read yet. Hashes are in wire order."""
 
     name: str
     """Name for error messages."""
@@ -363,7 +363,7 @@ class _Unlinked(NamedTuple):
 class _FilterTotals:
     """Totals of many filters.
 
-    Each stated filter header is checked against the filter header of the previous block. The lines may have any order.
+    Each given filter header is checked against the filter header of the previous block. The lines may be in any order.
     """
 
     def __init__(self, previous: bytes | None) -> None:

@@ -21,13 +21,13 @@ from spvfilter.store.store import Store
 _INCOMPLETE = 1
 """Exit code if filters were left out."""
 _AT_ONCE = 500
-"""Number of filters of one read from the database, and between two updates of the progress display."""
+"""Number of filters in one read from the database, and between two updates of the progress display."""
 
 
 def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
     """Import filters, each with a name for error messages, and return the exit code.
 
-    Filters before an error stay in the database. Raises SourceError, StoreError.
+    Filters imported before an error stay in the database. Raises SourceError and StoreError.
     """
     first = next(given, None)  # without a filter, no database is created
     if first is None:
@@ -66,7 +66,7 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
 def _importing(db: str, network: Network) -> Iterator[FilterImport]:
     """Context manager: an import into a database. A new database without a filter is removed at the end.
 
-    It would keep its network, and a later run with the right network would be refused.
+    Otherwise it would keep its network, and refuse a later run with the right one.
     """
     is_new, kept = not Path(db).exists(), 0
     try:
@@ -82,7 +82,7 @@ def _importing(db: str, network: Network) -> Iterator[FilterImport]:
 
 
 def _tell(counts: ImportCounts, db: str) -> None:
-    """Print the counts. Without a filter of the best chain, the error of `import_filters` says all."""
+    """Print the counts, unless no filter is of the best chain: the error of `import_filters` then says everything."""
     if counts.stale and not counts.kept + counts.present:
         return
     for block in counts.stale_blocks:
@@ -123,7 +123,7 @@ def export_filters(db: str, network: Network, page: Page) -> int:
             raise SourceError(
                 f"{db}: no filter headers for {counted(waiting, 'filter')}; run `spvfilter watch --mode compact` first"
             )
-        raise SourceError(f"{db}: it has no filters: run watch --mode compact --keep-filters, or import filters")
+        raise SourceError(f"{db} contains no filters: run watch --mode compact --keep-filters, or import filters")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
     more = f"; {waiting:,} more need their filter headers" if waiting else ""
     complain(f"{counted(count, 'filter')}, {megabytes(size)}{missing}{more}")

@@ -77,7 +77,7 @@ class FilterRecord(NamedTuple):
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
     """Read the records of a file, or of standard input for `-`, with their line numbers.
 
-    Raises OSError, SourceError for a line that isn't a record.
+    Raises SourceError if a line isn't a record, and OSError.
     """
     if name == "-":
         yield from _records(standard_input(), "standard input")
@@ -89,7 +89,7 @@ def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
 def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
     for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE + 1), b""), 1):
         if len(line) > _MAX_LINE:
-            raise SourceError(f"{name}: line {number}: more than {_MAX_LINE:,} bytes")
+            raise SourceError(f"{name}: line {number}: longer than {_MAX_LINE:,} bytes")
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
         if (written := _as_written(line)) is not None:
@@ -177,7 +177,7 @@ def _record(line: bytes) -> FilterRecord:
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
     """Raise SourceError if a record belongs to another network.
 
-    The genesis block shows that, if it is the record's block or the previous block.
+    This can be known only if the record's block or the previous block is a genesis block.
     """
     if record.height not in (0, 1) and record.block not in _FIRST and record.previous not in _FIRST:
         return

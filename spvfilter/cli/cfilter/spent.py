@@ -36,9 +36,9 @@ def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
 
 
 def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | None]:
-    """Return the height of each block; None for an unknown height. `order` has parents first.
+    """Return the height of each block, or None if it is unknown. `order` lists parents first.
 
-    Heights are counted from the genesis block, or from a block of the same run that states its height.
+    Heights are counted from the genesis block, or from a block of the same run that contains its height.
     """
     depth: dict[bytes, tuple[bytes, int]] = {}  # block → first block of its run, and its distance from that
     base: dict[bytes, int] = {}  # first block of a run → its height
@@ -79,7 +79,7 @@ class SpentScripts:
     def of(self, ref: BlockRef, raw: bytes, problems: list[str]) -> Sequence[bytes]:
         """Return the scripts in the order of the inputs, and add problems of the undo record to `problems`.
 
-        Raises FormatError for a malformed block, SourceError if a spent output is unknown.
+        Raises FormatError if the block is malformed, and SourceError if a spent output is unknown.
         """
         if self._given is not None:
             return self._given
@@ -128,7 +128,8 @@ class SeenOutputs:
         self._scripts: dict[bytes, bytes] = {}  # by outpoint (36 bytes)
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Store a block's outputs and return the scripts that it spends, in order; None for an unknown output."""
+        """Store a block's outputs, and return the script of each output that it spends, in order, or None if it is
+        unknown."""
         spans = list(walk_block(raw_block))
         for tx in spans:
             this_txid = txid(raw_block, tx)
@@ -141,10 +142,10 @@ class SeenOutputs:
 
 
 def read_prevouts(path: str) -> Sequence[bytes]:
-    """Read the scripts of a file of spent outputs. Each output is as in a transaction (CTxOut).
+    """Read the scripts in a file of spent outputs. Each output is serialized as in a transaction (CTxOut).
 
-    An output is its value as i64 LE, the length of the script as CompactSize, and the script. Raises OSError,
-    SourceError for a malformed file.
+    An output is its value as i64 LE, the length of the script as CompactSize, and the script. Raises SourceError if the
+    file is malformed, and OSError.
     """
     raw = Path(path).read_bytes()
     reader, scripts = Reader(raw), []

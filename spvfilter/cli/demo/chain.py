@@ -68,8 +68,8 @@ def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
 class DemoChain:
     """A chain on regtest's genesis block with payments to the wallet, spends, and a block without the wallet.
 
-    Most blocks also contain foreign transactions. After the first block follow `empty` blocks without transactions:
-    with COINBASE_MATURITY of them the first coinbase is mature, and a node accepts the chain.
+    Most blocks also contain foreign transactions. The first block is followed by `empty` blocks without transactions:
+    with COINBASE_MATURITY of them, the first coinbase is mature, and a node accepts the chain.
 
     Spends of the wallet are signed if libsecp256k1 is installed. Other signatures are made up.
     """

@@ -182,7 +182,7 @@ class _Story:
 
 
 def _show_traffic(page: Page, responder: RecordingResponder, own: set[bytes]) -> None:
-    """Show how much the node sent; `own` has the txids of the wallet's transactions."""
+    """Show how much the node sent; `own` contains the txids of the wallet's transactions."""
     blocks, foreign = responder.sent["merkleblock"], responder.sent["tx"] - len(own)
     page.line(f"  {blocks} filtered blocks, {megabytes(responder.size)}: {len(own)} transactions of the wallet,")
     page.line(f"  {foreign} false positives. Each is proved to be in its block.")

@@ -68,7 +68,7 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
         try:
             return [message(raw)]
         except FormatError as error:
-            raise ParameterError(f"{len(raw)} bytes that are not a P2P message: {error}") from None
+            raise ParameterError(f"not a P2P message ({len(raw)} bytes): {error}") from None
     found: list[Finding] = []
     refusals: list[tuple[int, str]] = []
     for kind, (parse, settled_by) in _PARSERS.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from spvfilter.cli.inspect import payloads
 from spvfilter.cli.inspect.payloads import Fact, Finding, ItemTable, utc
-from spvfilter.errors import EnvelopeError, FormatError, MessageError
+from spvfilter.errors import EnvelopeError, FormatError, MessageError, counted
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import ENVELOPE_SIZE
@@ -50,7 +50,7 @@ def magic_of(raw: bytes) -> Network | None:
 def message(raw: bytes) -> Finding:
     """Parse one message. A wrong checksum is reported as a fact.
 
-    Raises FormatError for an invalid envelope or payload, and for trailing bytes.
+    Raises FormatError if the envelope or payload is invalid, or if bytes follow the message.
     """
     network = magic_of(raw)
     if network is None:
@@ -72,7 +72,7 @@ def message(raw: bytes) -> Finding:
                 f"truncated: expected {wanted} bytes, {left} left", offset=len(raw) - left, field="message"
             )
     if decoder.buffered:
-        raise FormatError(f"{decoder.buffered} trailing bytes", offset=ENVELOPE_SIZE + size, field="message")
+        raise FormatError(counted(decoder.buffered, "trailing byte"), offset=ENVELOPE_SIZE + size, field="message")
     command = raw[4:16].rstrip(b"\0").decode("ascii")
     facts = [
         Fact("network", network.name),

@@ -55,8 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help=(
             "a transaction in hex, a file, or - for standard input. A line of a file is a transaction in hex, or a JSON"
-            " object with a field hex or rawtx. Other sources are nodes: tcp://HOST:PORT or ipc://PATH publishes"
-            " transactions by ZMQ (-zmqpubrawtx; extra zmq); http://HOST:PORT has a mempool (extra rpc);"
+            " object with a hex or rawtx field. Other sources are nodes: tcp://HOST:PORT or ipc://PATH publishes"
+            " transactions by ZMQ (-zmqpubrawtx; the zmq extra); http://HOST:PORT has a mempool (the rpc extra);"
             " p2p://HOST:PORT relays transactions. Several sources are matched together"
         ),
     )
@@ -162,7 +162,7 @@ class _Run:
 
     @asynccontextmanager
     async def _opened(self, one: str, many: str) -> AsyncIterator[sources.Txs]:
-        """Context manager: returns the transactions of the sources, which it opens. At its end it prints a summary."""
+        """Context manager: opens the sources, returns their transactions, and prints a summary at the end."""
         async with AsyncExitStack() as stack:
             txs = await self._given.open(stack, self._refuse)
             if self._given.endless and not self._is_quiet:
@@ -215,7 +215,7 @@ def _report_silent(candidates: int, unjudged: int) -> None:
 
 
 def _tx_printer(page: Page, chosen: str) -> Callable[[bytes, bytes], None]:
-    """Return a function that prints the txid, the size in bytes and the hex of a transaction; no hex in a table."""
+    """Return a function that prints a transaction's txid, size in bytes and hex; a table omits the hex."""
 
     def show(id_: bytes, raw: bytes) -> None:
         fields = {"txid": hash_to_hex(id_), "size": len(raw), "raw": raw.hex()}

@@ -11,7 +11,8 @@ from spvfilter.filters.bip37 import Bip37Filter
 
 _STDIN = "-"
 _MOST = 200_000
-"""Largest size of a file in bytes: a filter has at most 36,000 bytes, its JSON twice as many digits (our choice)."""
+"""Largest size of a file in bytes: a filter is at most 36,000 bytes long, its JSON twice as many digits (our
+choice)."""
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 
@@ -33,7 +34,7 @@ def read(what: str, files: Sequence[str]) -> Bip37Filter:
     if not data.strip():
         raise ParameterError("--filter: the input is empty")
     if len(data) > _MOST:
-        raise ParameterError(f"--filter: more than {_MOST:,} bytes, as no filterload has")
+        raise ParameterError(f"--filter: more than {_MOST:,} bytes, so it is not a filterload")
     try:
         return Bip37Filter.parse(data.decode("ascii").strip() if _TEXT.issuperset(data) else data)
     except (FormatError, PeerError) as error:

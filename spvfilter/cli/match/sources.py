@@ -33,7 +33,7 @@ from spvfilter.scan.txlines import problem_of, read_txs
 STDIN = "-"
 _HEX = re.compile(r"[0-9a-fA-F\s]+")
 _POLL_S = 10.0
-"""Seconds between two lists of a mempool with --follow (our choice)."""
+"""Seconds between two listings of a mempool with --follow (our choice)."""
 _SILENCE_S = 30.0
 """Seconds without a first transaction after which a message says what a node must be started with (our choice)."""
 _WAITING = 10
@@ -62,13 +62,13 @@ class Arrivals:
             self._times.popitem(last=False)
 
     def time_of(self, raw: bytes) -> int | None:
-        """Return the time at which a transaction first arrived (Unix time); None if it is unknown."""
+        """Return the time at which a transaction first arrived (Unix time), or None if it is unknown."""
         return self._times.get(hash(raw))
 
 
 @dataclass(slots=True)
 class Sources:
-    """The sources that the arguments of the command name."""
+    """The sources named in the command's arguments."""
 
     network: Network
     """The network of nodes and peers."""
@@ -100,9 +100,9 @@ class Sources:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Sources:
-        """Collect the sources that the arguments name. Errors repeat no argument that may be a secret.
+        """Collect the sources named in the arguments. Errors repeat no argument that may be a secret.
 
-        Raises ParameterError for an argument that isn't a source, and for options that no source needs.
+        Raises ParameterError if an argument isn't a source, or if an option applies to no source.
         """
         made = cls(args.network, follows=args.follow)
         for text in args.sources:
@@ -135,11 +135,13 @@ class Sources:
                 try:
                     self.peers.append(peer(text.partition("://")[2].rstrip("/")))
                 except argparse.ArgumentTypeError:
-                    raise ParameterError("a SOURCE p2p:// is p2p://HOST or p2p://HOST:PORT (1 to 65535)") from None
+                    raise ParameterError(
+                        "a p2p:// SOURCE must be p2p://HOST or p2p://HOST:PORT, with a PORT from 1 to 65535"
+                    ) from None
             case "":
                 self._add_plain(text)
             case _:
-                raise ParameterError(f"a SOURCE with an unknown scheme: expected {_SCHEMES}")
+                raise ParameterError(f"a SOURCE has an unknown scheme: expected {_SCHEMES}")
 
     def _add_plain(self, text: str) -> None:
         """Add a file, standard input, or a transaction in hex."""
@@ -159,15 +161,15 @@ class Sources:
             raw = bytes.fromhex(text)
         except ValueError:
             digits = len("".join(text.split()))
-            raise ParameterError(f"a SOURCE with an odd number of hex digits: {digits:,}") from None
+            raise ParameterError(f"a SOURCE has an odd number of hex digits: {digits:,}") from None
         if (problem := problem_of(raw)) is not None:
             raise ParameterError(f"a SOURCE in hex: {problem}")
         self.texts.append(raw)
 
     async def spent_by(self, raw: bytes) -> list[TxOut] | None:
-        """Return the outputs that a transaction spends, from the first node that knows all of them. None if none does.
+        """Return the outputs that a transaction spends, from the first node that knows all of them, or None.
 
-        Raises FormatError for a malformed transaction, and NodeError.
+        Raises FormatError if the transaction is malformed, and NodeError.
         """
         for node in self.opened:
             if (found := await node.outputs_spent_by(raw)) is not None:

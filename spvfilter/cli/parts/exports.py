@@ -24,9 +24,9 @@ _FROM_UNDO = {  # Columns that are null without an undo record, by their table.
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(BlockOptions):
-    """The options of an export. Each field is the option of its name.
+    """The options of an export. Each field holds the option of the same name.
 
-    Raises ParameterError if the options do not fit each other or the PATHs.
+    Raises ParameterError if the options contradict each other or the PATHs.
     """
 
     out: str
@@ -102,12 +102,12 @@ class Exports(Rounds[ExportOptions]):
 
 
 def _chosen(given: Iterable[str]) -> dict[str, list[str]] | None:
-    """Return the names of columns by the name of their table; None for the default. Raises ParameterError."""
+    """Return the names of columns by the name of their table, or None for the default. Raises ParameterError."""
     chosen: dict[str, list[str]] = {}
     for text in given:
         table, colon, names = text.partition(":")
         if table in chosen:
-            raise ParameterError(f"--columns names the table {table[:40]} twice: give all its columns at once")
+            raise ParameterError(f"--columns names the table {table[:40]} twice: give all its columns together")
         default = list(DEFAULT_COLUMNS.get(table, ()))
         if not colon:
             chosen[table] = default or [""]

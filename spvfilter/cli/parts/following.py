@@ -55,7 +55,7 @@ async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every
 
 
 def file_states(paths: Sequence[str]) -> list[FileState] | None:
-    """Return the states of the files at these paths and of the files next to them; None for files elsewhere."""
+    """Return the states of the files at these paths and of the files next to them, or None for files elsewhere."""
     if not paths or any(map(is_url, paths)):
         return None
     return sorted({_state(file) for path in paths for file in _files(Path(path))})

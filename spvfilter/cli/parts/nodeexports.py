@@ -14,7 +14,7 @@ from spvfilter.scan.engines import Engine
 from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.nodeexport import NodeExport
 
-_BY_RPC = "spent_block_number"  # the column of inputs that REST does not tell
+_BY_RPC = "spent_block_number"  # the column of inputs that REST does not report
 
 
 class NodeExports(Exports):

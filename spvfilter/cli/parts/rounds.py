@@ -99,7 +99,7 @@ class Rounds(ABC, Generic[Options]):
     def __init__(self, options: Options, verb: str) -> None:
         self.options = options
         self.tell: Messages = Messages()
-        """Prints a message, unless the round before has printed it."""
+        """Prints a message, unless the previous round has printed it."""
         self.is_first: bool = True
         """True in the first round."""
         self._verb = verb
@@ -111,7 +111,7 @@ class Rounds(ABC, Generic[Options]):
 
     @abstractmethod
     def describe(self, report: PartsReport) -> None:
-        """Print the summary of a round, by `counts` and with more messages."""
+        """Print the summary of a round, with `counts` and other messages."""
 
     async def run(self) -> int:
         """Run one round, or follow the chain, and return the exit code. Raises SourceError, OSError."""
@@ -201,7 +201,7 @@ class Rounds(ABC, Generic[Options]):
 
 
 class Messages:
-    """Prints messages on standard error. A message that the round before has printed is not repeated."""
+    """Prints messages on standard error. A message that the previous round has printed is not repeated."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
@@ -218,7 +218,7 @@ class Messages:
 
 
 def _continued(report: PartsReport) -> str:
-    """Return how a run continued an earlier one, in words; empty for a new directory."""
+    """Return how a run continued an earlier one, in words, or an empty text for a new directory."""
     kept = f"{counted(report.parts_kept, 'part')} kept"
     if report.change is None:
         return kept if report.parts_kept else ""

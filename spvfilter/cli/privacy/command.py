@@ -92,7 +92,7 @@ def configure(parser: Parser) -> None:
     )
     add_format(parser)
     parser.add_argument(
-        "--plot", metavar="FILE.png", help="draw a chart of the decoys of each case; needs matplotlib (extra `plot`)"
+        "--plot", metavar="FILE.png", help="draw a chart of the decoys of each case; needs matplotlib (`plot` extra)"
     )
 
 
@@ -147,7 +147,7 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
     with WalletStore.open(args.db) as wallet, wallet.moment():
         source, known = _Elements(wallet.bip37_elements()), wallet.bip37_parameters()
     if known is None:
-        complain("no peer of this wallet was given a BIP-37 filter yet: the report uses a random tweak and secret")
+        complain("no peer of this wallet has been given a BIP-37 filter yet: the report uses a random tweak and secret")
         known = Bip37Parameters(tweak, 0, DEFAULT_FP_RATE, key)
     elements = known.elements if args.fp_rate in (None, known.fp_rate) and known.elements else None
     return privacy_report(

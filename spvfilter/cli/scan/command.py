@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
         " in them, may come in any order. An address finds only its own script: early payments to bare"
-        " public keys are found only by a line pubkey:HEX in the watch list. A line data-prefix:HEX finds OP_RETURN"
+        " public keys are found only by a pubkey:HEX line in the watch list. A data-prefix:HEX line finds OP_RETURN"
         " outputs whose data begins with HEX, and script-type:p2ms finds outputs of a type."
     )
     parser.add_argument(
@@ -50,8 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help=(
             "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
-            " URL such as s3://… (extra `remote`), or http://HOST:PORT of a node. Standard input (-) has"
-            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd. A file"
+            " URL such as s3://… (`remote` extra), or http://HOST:PORT of a node. Standard input (-) contains"
+            " one block per line in hex, or a blk*.dat file; it may be compressed with gzip or zstd. A file"
             " whose name ends in .gz or .zst may also be compressed"
         ),
     )
@@ -128,7 +128,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
-        help="draw a chart of the balance over time; only for blocks in files; needs matplotlib (extra `plot`)",
+        help="draw a chart of the balance over time; only for blocks in files; needs matplotlib (`plot` extra)",
     )
     parser.add_argument(
         "--quiet",

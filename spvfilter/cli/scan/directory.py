@@ -95,7 +95,7 @@ def _draw(scan: PartScan, path: Path) -> None:
 def _show_totals(path: Path, page: Page) -> None:
     """Print the largest totals as a table, if standard error is a terminal."""
     if page.is_terminal:
-        show_totals(page, lambda: map(_total, read_totals(path)), f"{path} has all")
+        show_totals(page, lambda: map(_total, read_totals(path)), f"{path} lists all")
 
 
 def _total(row: dict[str, str]) -> Total:

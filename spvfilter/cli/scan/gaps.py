@@ -10,7 +10,7 @@ from spvfilter.cli.blockoptions import BlockOptions
 from spvfilter.cli.term.page import complain
 from spvfilter.scan.gaps import Heights, ScannedHeights, in_words
 
-_MOST_SENTENCES = 20  # lines on standard error; the file of --report has all ranges
+_MOST_SENTENCES = 20  # lines on standard error; the file of --report lists all ranges
 
 
 def report_heights(
@@ -19,7 +19,7 @@ def report_heights(
     tell: Callable[[str], None] = complain,
     not_searched: tuple[Heights, ...] = (),
 ) -> bool:
-    """Tell about missing heights, write the file of `--report`, and return True if the exit code must say so.
+    """Report missing heights, write the file of `--report`, and return True if the exit code must say so.
 
     `not_searched` are heights of pruned blocks that should have been searched again. Raises OSError if the file cannot
     be written.

@@ -191,7 +191,7 @@ def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: 
     )
     if progress.disconnected:
         complain(
-            f"{counted(progress.disconnected, 'block')} left the best chain by reorganizations; rows of kind"
+            f"{counted(progress.disconnected, 'block')} left the best chain in reorganizations; rows of kind"
             " disconnected name them"
         )
     report_silent(progress.candidates, progress.unjudged)

@@ -1,4 +1,4 @@
-"""The options of `spvfilter scan`, which fit each other."""
+"""The options of `spvfilter scan`, with checks that they fit together."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions(BlockOptions):
-    """The options of a scan. Each field is the option of its name.
+    """The options of a scan. Each field holds the option of the same name.
 
-    Raises ParameterError if the options do not fit each other or the PATHs.
+    Raises ParameterError if the options contradict each other or the PATHs.
     """
 
     watch: str | None
@@ -112,7 +112,7 @@ class ScanOptions(BlockOptions):
         if self.output is not None:
             raise ParameterError("--out DIR and --output FILE cannot be combined: give one")
         if self.totals is not None:
-            raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
+            raise ParameterError("--totals is for a scan without --out: DIR/totals.csv contains them")
         if self.follow and self.remove_parts:
             raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
         if self.format == "table":

@@ -50,7 +50,7 @@ def named(paths: Sequence[str]) -> str:
 
 
 def blocks_in(paths: Sequence[str], network: Network, bad: Callable[[str, str], None]) -> Iterator[bytes]:
-    """Yield the raw blocks of standard input, or of compressed files in their order.
+    """Yield the raw blocks of standard input, or of compressed files in order.
 
     `bad` is called with the name of the stream and a sentence for each part that isn't a block. Raises SourceError and
     OSError as `stream_blocks` does.

@@ -26,7 +26,7 @@ _RECORD = struct.Struct("<32sII")  # before the packed matches of a block: its h
 
 
 def check_totals_file(name: str) -> None:
-    """Raise SourceError if no file of totals can be written to a path. The scan before it may take hours."""
+    """Raise SourceError if the totals cannot be written to a path. Call this before a scan, which may take hours."""
     path = Path(name)
     if path.exists() and not path.is_file():
         raise SourceError(f"{name} is not a regular file: choose another name for the totals")
@@ -44,7 +44,7 @@ class ScanTotals:
 
     Args:
         watch: The watch list of the scan.
-        may_discard: True if blocks may be discarded after they were added. Until `settle`, a temporary file has the
+        may_discard: True if blocks may be discarded after they were added. Until `settle`, a temporary file holds the
             matches of all blocks, so that memory does not depend on their number.
     """
 

@@ -1,4 +1,4 @@
-"""`spvfilter scan --txid FILE`: print the blocks that have these transactions."""
+"""`spvfilter scan --txid FILE`: print the blocks that contain these transactions."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _OTHER_COLUMNS = 24  # width of the table without its two hashes
 def read_txids(path: str) -> frozenset[bytes]:
     """Return the ids in a file, one in each line, as bytes in wire order. `-` is standard input.
 
-    Blank lines and lines with # at the start are skipped. The file may be compressed. Raises ParameterError for an
-    invalid line or a file without ids, SourceError for damaged compression, and OSError.
+    Blank lines and lines with # at the start are skipped. The file may be compressed. Raises ParameterError if a line
+    is invalid or there are no ids, SourceError if the compression is damaged, and OSError.
     """
     name = "standard input" if path == "-" else path
     with standard_input() if path == "-" else Path(path).open("rb") as file:
@@ -63,7 +63,7 @@ def read_txids(path: str) -> frozenset[bytes]:
 
 
 def _ids(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the ids in the lines of a file. Raises ParameterError for an invalid line."""
+    """Yield the ids in the lines of a file. Raises ParameterError if a line is invalid."""
     for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
         text = line.strip()
         if text and not text.startswith(b"#"):

@@ -34,7 +34,7 @@ def bitcoin(value: int) -> str:
 
 
 def row(match: Match, *, has_accounts: bool = False) -> dict[str, str | int | None]:
-    """Return a match by the columns of `scan`, which include the account if the watch list has accounts.
+    """Return a match as a dict with the columns of `scan`, which include the account if the watch list has accounts.
 
     Hashes are in display order, amounts in satoshi, and the time is Unix time."""
     return {
@@ -57,7 +57,7 @@ def row(match: Match, *, has_accounts: bool = False) -> dict[str, str | int | No
 
 
 def record(match: Match) -> dict[str, str | int | None]:
-    """Return a match by the names in a JSON line of `watch`. Its values are the values of `row`."""
+    """Return a match as a dict with the keys of a JSON line of `watch`. Hashes, amounts and times are as in `row`."""
     return {
         "kind": match.kind.value,
         "block": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -77,7 +77,7 @@ def record(match: Match) -> dict[str, str | int | None]:
 def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[[Match, int | None], None]:
     """Return a function that prints a match of an unconfirmed transaction in a format: table, jsonl or csv.
 
-    Its second argument is the column `first_seen` of jsonl and csv: the time of arrival (Unix time).
+    Its second argument is the `first_seen` column of jsonl and csv: the time of arrival (Unix time).
     """
 
     def cells(match: Match, seen: int | None) -> dict[str, str | int | None]:
@@ -95,7 +95,7 @@ def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[
 def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[Match], None]:
     """Return a function that prints one match in a format: table, jsonl or csv.
 
-    The header of a CSV is printed immediately, the header of a table with its first row. A table has `unconfirmed` in
+    The header of a CSV is printed immediately, the header of a table with its first row. A table shows `unconfirmed` in
     place of the height of a match without a block.
     """
     if chosen == "jsonl":

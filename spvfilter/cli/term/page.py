@@ -21,7 +21,7 @@ else:
     csv = deferred("csv")
     json = deferred("json")
 
-_ROWS = 512  # rows of a plain table that are written at once (our choice)
+_ROWS = 512  # rows of a plain table that are written together (our choice)
 LEAST_SHRUNK = 12  # columns to which a cell may be shortened
 Align = Literal["left", "right"]
 
@@ -65,7 +65,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def rich_console(stream: TextIO) -> Console | None:
-    """Return a console of rich for a terminal; None if the stream is not a terminal, or rich is not installed."""
+    """Return a console of rich for a terminal, or None if the stream is not a terminal or rich is not installed."""
     if not stream.isatty():
         return None
     try:
@@ -154,7 +154,7 @@ class Page:
         self.console.print(grid)
 
     def table(self, columns: Mapping[str, Align], rows: Sequence[Sequence[str]], shrink: str = "") -> None:
-        """Print a table with a header. Cells of the column `shrink` are shortened if the terminal is too narrow."""
+        """Print a table with a header. Cells of the `shrink` column are shortened if the terminal is too narrow."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if shrink and self.width is not None:
             widths = [max(map(len, column)) + 3 for column in zip(columns, *cells, strict=True)]
@@ -180,7 +180,7 @@ class Page:
         self.plain_table(columns, widths, cells)
 
     def plain_table(self, columns: Mapping[str, Align], widths: Sequence[int], rows: Iterable[Sequence[str]]) -> None:
-        """Print a table without rich, row by row. `widths` has the least width of each column, in characters."""
+        """Print a table without rich, row by row. `widths` contains the least width of each column, in characters."""
         waiting: list[str] = []
         for row in chain([list(columns)], rows):
             padded = [

@@ -1,4 +1,4 @@
-"""PNG pictures drawn with matplotlib (extra `plot`). A file that is no PNG picture is never replaced."""
+"""PNG pictures drawn with matplotlib (`plot` extra). A file that is not a PNG picture is never replaced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"  # every PNG file begins with these bytes
 def check_picture(name: str) -> Path:
     """Check that a picture can be written to a path, and return the path.
 
-    Raises ParameterError unless the name is *.png, or if matplotlib is missing, SourceError, OSError.
+    Raises ParameterError if the name does not end with .png or matplotlib is missing; SourceError or OSError.
     """
     path = Path(name)
     if path.suffix.lower() != ".png":

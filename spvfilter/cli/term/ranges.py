@@ -24,7 +24,8 @@ def never_searched(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def left_out(wallet: Views) -> list[str]:
-    """Return warnings about blocks that were not searched for a wallet, one line each; empty if all were searched."""
+    """Return warnings about blocks that were not searched for a wallet, one line each, or an empty list if all were
+    searched."""
     groups, tip, searched = wallet.searched(), wallet.tip(), wallet.searched_height()
     total = sum(each.entries for each in groups)
     lines = []

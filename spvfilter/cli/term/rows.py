@@ -18,7 +18,7 @@ else:
     json = deferred("json")
 
 _FREE_TEXTS = frozenset(("account", "keychain", "label", "labels", "output_label"))
-"""Columns whose text a person chose, perhaps somebody else than the reader."""
+"""Columns whose text a person chose, perhaps somebody other than the reader."""
 _FORMULA = ("=", "+", "-", "@")
 """First characters of a formula in a spreadsheet."""
 
@@ -30,7 +30,7 @@ def print_rows(
 ) -> None:
     """Print rows as JSON lines, or as CSV with a header and the cells of `csv_cells`.
 
-    CSV separates the items of a list by semicolons. Control characters are escaped in both formats. In CSV, an
+    CSV separates the items of a list with semicolons. Control characters are escaped in both formats. In CSV, an
     apostrophe precedes a free text that a spreadsheet would take for a formula.
     """
     if chosen == "jsonl":

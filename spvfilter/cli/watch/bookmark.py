@@ -24,7 +24,7 @@ class Bookmark:
         self._changed = asyncio.Event()
 
     async def begin(self) -> int:
-        """Return the number of the last event that an earlier run printed; 0 for none."""
+        """Return the number of the last event that an earlier run printed, or 0 for none."""
         self._told = self._kept = await self._client.bookmark(READER) or 0
         return self._told
 
@@ -44,7 +44,7 @@ class Bookmark:
             await asyncio.sleep(_PAUSE_S)
 
     async def end(self) -> None:
-        """Store the position a last time. If the client has ended, the next run prints some events again."""
+        """Store the position one last time. If the client has ended, the next run prints some events again."""
         with suppress(SpvFilterError):
             await self._write()
 

@@ -169,7 +169,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--once",
         action="store_true",
         help=(
-            "stop at the tip, after the line `synced`, and once nodes have requested the wallet's own transactions, or"
+            "stop at the tip, after the `synced` line, and once nodes have requested the wallet's own transactions, or"
             " after 10 seconds. A table lists every match; jsonl lists new events, see --replay"
         ),
     )
@@ -179,9 +179,9 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(ClientOptions):
-    """The options of `watch`. Each field is the option of its name.
+    """The options of `watch`. Each field holds the option of the same name.
 
-    Raises ParameterError if the options do not fit each other.
+    Raises ParameterError if the options contradict each other.
     """
 
     addresses: list[str]
@@ -359,14 +359,14 @@ class _Watch:
             await bookmark.end()
 
     async def _print_snapshot(self, gap: EventGapError, shown: StatusDisplay) -> int:
-        """Print all present matches in place of events that the database does not have.
+        """Print all current matches in place of events that the database does not contain.
 
-        These lines are not events and have no number. The line `dropped` before them has the number of the snapshot.
+        These lines are not events and have no number. The `dropped` line before them gives the number of the snapshot.
         """
         if gap.since and self._rebuilt is None:  # else no earlier line is replaced, or a message says why
             shown.complain(
-                f"the database does not have every event after number {gap.since}: all present matches follow the line"
-                " `dropped`; use them instead of the matches in earlier lines"
+                f"the database does not contain every event after number {gap.since}: all current matches follow the"
+                " `dropped` line; use them instead of the matches in earlier lines"
             )
         matches = await self._client.matches()
         self._line({"event": "dropped", "sequence": matches.sequence, "since": gap.since})
@@ -375,7 +375,7 @@ class _Watch:
         return matches.sequence
 
     async def _print_all(self, shown: StatusDisplay) -> int:
-        """Print a table row for each present match, and return the number of the last event that the rows include."""
+        """Print a table row for each current match, and return the number of the last event that the rows include."""
         matches = await self._client.matches()
         for found in matches:
             self._match(found, shown, None)

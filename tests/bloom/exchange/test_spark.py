@@ -133,7 +133,7 @@ def test_truncated_or_longer_bytes_are_refused() -> None:
         for size in range(len(raw)):
             with pytest.raises(FormatError, match="truncated"):
                 read_spark(raw[:size])
-        with pytest.raises(FormatError, match="1 trailing bytes"):
+        with pytest.raises(FormatError, match="1 trailing byte"):
             read_spark(raw + b"\0")
         assert read_spark(bytearray(raw)) == made
 

@@ -144,9 +144,9 @@ def test_columns_without_filters_and_of_other_types(written: Path, tmp_path: Pat
     assert column_filters(tmp_path / "none.parquet", "text") == [None]
     with pytest.raises(ParameterError, match="no column 'nothing': there are text, raw, i64"):
         column_filters(written, "nothing")
-    with pytest.raises(ParameterError, match="flag has the type BOOLEAN, whose keys are not supported"):
+    with pytest.raises(ParameterError, match="flag is of type BOOLEAN, which is not supported for keys"):
         column_filters(written, "flag")
-    with pytest.raises(ParameterError, match="i64 has the type INT64: its keys are int64 or uint64, not 'utf-8'"):
+    with pytest.raises(ParameterError, match="i64 is of type INT64: its keys must be int64 or uint64, not 'utf-8'"):
         column_filters(written, "i64", keys="utf-8")
     with pytest.raises(FileNotFoundError):
         column_filters(tmp_path / "missing", "text")
@@ -260,9 +260,9 @@ def test_damaged_files_have_their_own_errors(written: Path, tmp_path: Path) -> N
         (whole[:-1], "it ends with"),
         (b"x" * 100, "it ends with"),
         (whole[:-4] + b"PARE", "the footer is encrypted"),
-        (whole[:-8] + b"\xff" * 4 + b"PAR1", "a footer of 4294967295 bytes"),
-        (whole[-3_000:], "a filter at byte|a footer of|unknown"),
-        (b"PAR1" + b"\x15" * 20 + (20).to_bytes(4, "little") + b"PAR1", "truncated|where"),
+        (whole[:-8] + b"\xff" * 4 + b"PAR1", "the footer is 4294967295 bytes long"),
+        (whole[-3_000:], "the offset of a filter is|the footer is|unknown"),
+        (b"PAR1" + b"\x15" * 20 + (20).to_bytes(4, "little") + b"PAR1", "truncated|expected"),
     ]:
         with pytest.raises(FormatError, match=said):
             ask(raw)
@@ -299,9 +299,9 @@ def test_misplaced_or_overlapping_filters_are_refused(tmp_path: Path) -> None:
     path.write_bytes(shortest(4))
     assert column_filters(path, "x") == [SplitBlockFilter(1, 0.5, keys="int64")]
     for offsets, said in [
-        ((0,), "a filter at byte 0 of"),
-        ((-5,), "a filter at byte -5 of"),
-        ((1 << 40,), "a filter at byte 1099511627776 of"),
+        ((0,), "the offset of a filter is 0,"),
+        ((-5,), "the offset of a filter is -5,"),
+        ((1 << 40,), "the offset of a filter is 1099511627776,"),
         ((60,), "filter header"),
         ((4, 4, 4, 4, 4, 4), "they overlap"),
     ]:
@@ -326,12 +326,12 @@ def test_truncated_longer_and_foreign_bytes_are_refused() -> None:
         (b"\0" + raw, "lacks size, algorithm"),
         (raw.replace(b"\x1c\x1c\0\0", b"\x1c\x2c\0\0", 1), r"unknown algorithm \[2\]"),
         (header.replace(b"\x1c\x1c\0\0\0", b"\x1c\x2c\0\0\0"), r"unknown compression \[2\]"),
-        (b"\x15\x42" + header[header.index(b"\x1c") :], "33 bytes are not blocks of 32 bytes"),
-        (b"\x15\x00" + header[header.index(b"\x1c") :], "0 bytes are not blocks"),
-        (b"\x15\xff\xff\xff\xff\x0f" + header[header.index(b"\x1c") :], "-2147483648 bytes are not blocks"),
+        (b"\x15\x42" + header[header.index(b"\x1c") :], "in all, not 33"),
+        (b"\x15\x00" + header[header.index(b"\x1c") :], "in all, not 0"),
+        (b"\x15\xff\xff\xff\xff\x0f" + header[header.index(b"\x1c") :], "in all, not -2147483648"),
         (b"\x15" + b"\xff" * 11, "a number of more than 10 bytes"),
         (b"\x1f", "unknown type 15"),
-        (b"\x1c" * 200, "unknown|truncated|where|nested"),
+        (b"\x1c" * 200, "unknown|truncated|expected|nested"),
     ]:
         with pytest.raises(FormatError, match=said):
             SplitBlockFilter.from_bytes(wrong)
@@ -340,8 +340,8 @@ def test_truncated_longer_and_foreign_bytes_are_refused() -> None:
 def test_thrift_lengths_are_bounded_by_the_data() -> None:
     for raw, wire, said in [
         (b"\x1c" * 100, Wire.STRUCT, "nested more than 16 deep"),
-        (b"\xfc\xff\xff\xff\xff\x0f", Wire.LIST, "a list of 4294967295 items in 0 bytes"),
-        (b"\xff\xff\xff\xff\x0f\x55", Wire.MAP, "a map of 4294967295 items in 1 bytes"),
+        (b"\xfc\xff\xff\xff\xff\x0f", Wire.LIST, "a list of 4294967295 items does not fit into 0 bytes"),
+        (b"\xff\xff\xff\xff\x0f\x55", Wire.MAP, "a map of 4294967295 items does not fit into 1 byte"),
         (b"\x05", Wire.BINARY, "truncated: expected 5 bytes, got 0"),
         (b"\1\2", Wire.DOUBLE, "truncated: expected 8 bytes"),
     ]:

@@ -191,7 +191,7 @@ def test_columns_of_pyarrow_are_found_in_its_own_filters(table: Any, tmp_path: P
     }
     (plain,) = column_filters(path, "day", keys="int32")
     assert plain is not None and type(plain) is SplitBlockFilter and 18263 in plain
-    with pytest.raises(ParameterError, match="its keys are date or int32 or uint32"):
+    with pytest.raises(ParameterError, match="its keys must be date or int32 or uint32"):
         column_filters(path, "day", keys="timestamp-us")
 
 

@@ -255,7 +255,7 @@ def test_lines_above_the_capacity_cause_a_warning(run: Any, tmp_path: Path) -> N
         assert past in ran.err
     ran = run("bloom", "dedupe", source, "--capacity", 100, "--fp-rate", 0.001, "--hash-funcs", 5, "--on-full", "warn")
     early, late = ran.err.splitlines()
-    assert early.startswith("spvfilter: warning: a filter made for 100 keys at 0.001, holds 100 and now has a rate of ")
+    assert early.startswith("spvfilter: warning: a filter made for 100 keys at 0.001 contains 100, so its rate is ")
     assert late.startswith("spvfilter: warning: the filter in memory was made for 100 lines and holds about ")
 
 

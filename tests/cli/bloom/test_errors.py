@@ -62,10 +62,13 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["create", "lines.txt/new", *SHAPE], "lines.txt/new: "),
         (["create", "/proc/new", *SHAPE], "/proc/new: "),
         (["create", "made.bloom", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
-        (["add", "missing", "lines.txt"], "missing: No such file or directory: --capacity and --fp-rate make it"),
+        (
+            ["add", "missing", "lines.txt"],
+            "missing: No such file or directory: give --capacity and --fp-rate to create it",
+        ),
         (
             ["add", "missing", "lines.txt", "--capacity", "9"],
-            "missing: No such file or directory: --capacity and --fp-rate make it",
+            "missing: No such file or directory: give --capacity and --fp-rate to create it",
         ),
         (["add", "missing", "nowhere", *SHAPE], "nowhere: No such file or directory"),
         (["add", "nowhere/new", "lines.txt", *SHAPE], "nowhere/new: "),
@@ -99,7 +102,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
             ["add", "new", "lines.txt", *SHAPE, "--scalable", "--hash-funcs", "3"],
             "--scalable chooses the number of hash functions",
         ),
-        (["dedupe", "missing"], "missing: No such file or directory: --capacity makes a filter of that name"),
+        (["dedupe", "missing"], "missing: No such file or directory: give --capacity to create it"),
         (["dedupe", "missing", "nowhere", "--capacity", "5"], "nowhere: No such file or directory"),
         (["dedupe", "nowhere/new", "lines.txt", "--capacity", "5"], "nowhere/new: "),
         (
@@ -131,7 +134,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["dump", "made.bloom", "--output", "nowhere/new"], "nowhere/new: nowhere is not a writable directory"),
         (["load", "new", "missing", *SHAPE], "missing: No such file or directory"),
         (["load", "new", "folder", *SHAPE], "folder: Is a directory"),
-        (["load", "new", "lines.txt", *SHAPE], "lines.txt: 17 bytes, expected 12"),
+        (["load", "new", "lines.txt", *SHAPE], "lines.txt: expected 12 bytes, got 17"),
         (
             ["load", "new", "lines.txt"],
             "give the options that the filter was made with: --capacity and --fp-rate, or --bits",
@@ -145,7 +148,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
             ["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--capacity", "5"],
             "give capacity and fp_rate (and hash",
         ),
-        (["load", "new", "lines.txt", "--bits", "137", "--hash-funcs", "3"], "lines.txt: 17 bytes, expected 18"),
+        (["load", "new", "lines.txt", "--bits", "137", "--hash-funcs", "3"], "lines.txt: expected 18 bytes, got 17"),
         (
             ["load", "new", "lines.txt", "--bits", "130", "--hash-funcs", "3"],
             "lines.txt: bits at byte 80: padding bits are set",
@@ -160,7 +163,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (
             ["load", "new", "made.bloom", "--capacity", "1000", "--fp-rate", "1e-6"],
-            "made.bloom: 3664 bytes, expected 3596: this is a filter file",
+            "made.bloom: expected 3596 bytes, got 3664: this is a filter file",
         ),
         (
             ["load", "made.bloom", "lines.txt", "--bits", "136", "--hash-funcs", "3"],
@@ -172,7 +175,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (
             ["load", "new", "lines.txt", "--bits", str(1 << 50), "--hash-funcs", "3"],
-            "lines.txt: 17 bytes, expected 140737488355328",
+            "lines.txt: expected 140737488355328 bytes, got 17",
         ),
         (["load", "new", "/dev/zero", "--bits", str(1 << 50), "--hash-funcs", "3"], "a filter of "),
         (["add", "made.bloom", "lines.txt", "missing"], "missing: No such file or directory"),

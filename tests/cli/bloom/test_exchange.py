@@ -84,7 +84,7 @@ def test_scalable_pybloom_live_file_needs_one_filter(count: int, run: Any, tmp_p
     (tmp_path / "foreign").write_bytes(head + struct.pack("<Q", len(PYBLOOM)) * count + PYBLOOM * count)
     ran = run("bloom", "import", tmp_path / "made", tmp_path / "foreign", "--from", "pybloom-live", "--release", 3)
     assert (tmp_path / "made").exists() == (ran.code == 0) == (count == 1)
-    assert (f"{count} sub-filters, expected 1" in ran.err) == (count != 1)
+    assert (f"expected 1 sub-filter, got {count}" in ran.err) == (count != 1)
 
 
 def test_rbloom_is_refused_by_name_with_the_reason(run: Any, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_grown_filter_of_redisbloom_is_refused(run: Any, tmp_path: Path) -> None
     two = header[:8] + (2).to_bytes(4, "little") + header[12:20] + 2 * header[20:] + 2 * body
     (tmp_path / "two").write_bytes(two)
     assert (
-        "2 sub-filters, expected 1"
+        "expected 1 sub-filter, got 2"
         in run("bloom", "import", tmp_path / "no", tmp_path / "two", "--from", "redisbloom").err
     )
 
@@ -147,7 +147,7 @@ def test_grown_filter_of_redisbloom_is_refused(run: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from", "guava"], "a file of guava does not state its funnel: give --funnel"),
+        (["--from", "guava"], "a file of guava does not contain its funnel: give --funnel"),
         (["--from", "guava", "--funnel", "unencodedChars"], "cannot hold the charset UTF-16"),
         (["--from", "guava", "--funnel", "string", "--charset", "latin-1"], "cannot hold the charset latin-1"),
         (["--from", "guava", "--release", "3"], "does not take --release"),

@@ -242,7 +242,7 @@ def test_an_empty_import_or_export_is_an_error(run: Any, db: Path, tmp_path: Pat
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert (ran.code, ran.err) == (
         2,
-        f"spvfilter: {db}: it has no filters: run watch --mode compact --keep-filters, or import filters\n",
+        f"spvfilter: {db} contains no filters: run watch --mode compact --keep-filters, or import filters\n",
     )
 
 

@@ -225,7 +225,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
         (
             "f9beb4d9" + "66" * 30,
-            "34 bytes that are not a P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes",
+            "not a P2P message (34 bytes): length at byte 16: 'ffffffffffff' of 1717986918 bytes",
         ),
         ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
     ],
@@ -264,10 +264,11 @@ def test_an_oversized_file_is_refused_before_parsing(run: Any, tmp_path: Path) -
     assert run("inspect", tmp_path / "large", *TABLE) == (
         2,
         "",
-        f"spvfilter: {tmp_path / 'large'}: 4000025 bytes: a message with a block has at most 4000024\n",
+        f"spvfilter: {tmp_path / 'large'}: 4000025 bytes: a message with a block must be at most 4000024 bytes long\n",
     )
     (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
-    said = "more than 8100048 bytes: a message with a block has at most 4000024, or twice as many hex digits"
+    most = "a message with a block must be at most 4000024 bytes long, or twice as many hex digits"
+    said = f"more than 8100048 bytes: {most}"
     assert run("inspect", tmp_path / "larger", *TABLE).err == f"spvfilter: {tmp_path / 'larger'}: {said}\n"
 
 

@@ -236,7 +236,7 @@ def test_a_payload_that_contradicts_its_command_is_refused(command: str, run: An
     raw = encode_message(MAINNET.magic, command, b"\xff" * 9)
     ran = run("inspect", raw.hex(), *TABLE)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"spvfilter: 33 bytes that are not a P2P message: {command} ")
+    assert ran.err.startswith(f"spvfilter: not a P2P message (33 bytes): {command} ")
     assert ran.err.count("\n") == 1
 
 
@@ -245,14 +245,16 @@ def test_truncated_or_longer_messages_are_refused(run: Any) -> None:
     for end in range(5, len(raw)):
         ran = run("inspect", raw[:end].hex(), *TABLE)
         assert (ran.code, ran.out) == (2, ""), end
-        assert f"bytes that are not a P2P message: message at byte {24 * (end >= 24)}: truncated: " in ran.err, end
-    assert f"message at byte {len(raw)}: 1 trailing bytes" in run("inspect", (raw + b"\0").hex(), *TABLE).err
+        assert f" bytes): message at byte {24 * (end >= 24)}: truncated: " in ran.err, end
+    assert f"message at byte {len(raw)}: 1 trailing byte" in run("inspect", (raw + b"\0").hex(), *TABLE).err
 
 
 def test_an_unprintable_command_is_refused(run: Any) -> None:
     raw = bytearray(encode_message(REGTEST.magic, "verack", b""))
     raw[8] = 7
-    assert "not a P2P message: command at byte 4: command 76657261076b" in run("inspect", raw.hex(), *TABLE).err
+    assert (
+        "not a P2P message (24 bytes): command at byte 4: command 76657261076b" in run("inspect", raw.hex(), *TABLE).err
+    )
 
 
 def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:

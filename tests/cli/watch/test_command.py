@@ -175,7 +175,7 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
     )
     code = gap.replace("SINCE", str(since)) + WITH_SIGINT
     _, events, errors = once(node.place, "--db", db, "--replay", code=code)
-    message = "every event after number 7: all present matches follow the line `dropped`; use them instead of"
+    message = "every event after number 7: all current matches follow the `dropped` line; use them instead of"
     assert (message in errors) == bool(since)
     dropped, *found, synced = events
     assert (dropped["event"], dropped["since"]) == ("dropped", since)
