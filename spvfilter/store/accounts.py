@@ -88,7 +88,7 @@ class AccountRows:
         return dict(self._db.execute("SELECT id, name FROM accounts ORDER BY id"))
 
     def totals(self) -> Iterator[tuple[int, bytes]]:
-        """Yield id and totals of each account."""
+        """Yield the id and the totals of each account."""
         return iter(self._db.execute("SELECT id, totals FROM accounts").fetchall())
 
     def of_entry(self, entry: int) -> int | None:
@@ -114,7 +114,7 @@ class AccountRows:
     # Within a commit
 
     def add(self, name: str | None) -> int | None:
-        """Return the id of an account, adding it if it is new. None for no account."""
+        """Return the id of an account, adding it if it is new; None for no account."""
         if name is None:
             return None
         if (known := self.find(name)) is not None:
@@ -153,5 +153,5 @@ class AccountRows:
 
     def remove(self, account: int) -> None:
         """Remove the row of an account, whose entries and keychains have already been removed."""
-        self._highest = self._highest_id()  # a stream of events may still have its id
+        self._highest = self._highest_id()  # a stream of events may still use its id
         self._rows.remove("accounts", "id = ?", (account,))

@@ -41,7 +41,7 @@ class KnownAddress(NamedTuple):
 
 
 class AddressRows:
-    """The rows of the table "addresses", in no order.
+    """The rows of the "addresses" table, in no order.
 
     Damaged rows are left out, and missing ones are not detected. The client can learn addresses again, and a lost one
     must not lock a user out of the wallet.

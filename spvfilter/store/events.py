@@ -1,11 +1,11 @@
 """Events in the wallet's database, numbered, and written together with the change that they report.
 
-To the store, an event is a kind and some bytes; only the wallet can read them. Numbers ascend by one within a run of
+To the store, an event is a kind and some bytes; only the wallet can read them. Numbers increase by one within a run of
 the client. The first event of a run has the kind `RUN_STARTED`, and numbers may be skipped before it. Old events are
 dropped. The named value "events" contains the three numbers of an `EventLog`.
 
 Events about other people's unconfirmed transactions have kinds that begin with `FOREIGN`, and a separate limit.
-Dropping one leaves a hole in the numbers of its run, but the last event of a run is never dropped alone. A number
+Dropping one leaves a hole in the numbering of its run, but the last event of a run is never dropped alone. A number
 between two events of one run is therefore always the number of an event, stored or dropped.
 """
 
@@ -42,7 +42,7 @@ NO_BASE = -1
 _IS_FOREIGN = f"kind GLOB '{FOREIGN}*'"
 # the account's name, the columns, and the mark
 _COLUMNS = "(SELECT name FROM accounts WHERE id = account), sequence, time, kind, data, account, mark"
-_NAME = "events"  # key of the three numbers in the table "meta"
+_NAME = "events"  # key of the three numbers in the "meta" table
 
 
 @public
@@ -101,7 +101,7 @@ class EventLog(NamedTuple):
 
 
 class EventRows:
-    """The rows of the table "events"."""
+    """The rows of the "events" table."""
 
     def __init__(
         self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path, account_id: Callable[[str], int | None]
@@ -201,7 +201,7 @@ class EventRows:
     def begin_behind(self, last: int) -> None:
         """Continue the numbering of the database that this one replaces, within a transaction.
 
-        One number is skipped, so that no program has it as the number of an event in the old database.
+        One number is skipped, so that the new numbers cannot be those of events in the old database.
         """
         base = last + 1 if last else 0
         self._log = EventLog(base, base)
@@ -244,7 +244,7 @@ def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
 
     Raises:
         EventGapError: `since` is not the number of an event or the one before the first, or later events were dropped.
-        ParameterError: It is not a number of 0 or more.
+        ParameterError: `since` is negative or not a number.
     """
     check_number(since)
     if since == log.base:
@@ -254,7 +254,7 @@ def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
 
 
 def _is_known(db: sqlite3.Connection, log: EventLog, since: int) -> bool:
-    """True for the number of a stored event, and of a foreign event in a hole.
+    """True if `since` is the number of a stored event, or of a dropped foreign event.
 
     A number between two runs belongs to no event.
     """

@@ -25,7 +25,7 @@ from spvfilter.store.headers import PER_ROW
 from spvfilter.store.sqlite import MarkedRows, translated
 
 _SIZE = 32  # bytes of a hash
-_LAST = "filter header"  # key of the last filter header in the table "meta"
+_LAST = "filter header"  # key of the last filter header in the "meta" table
 
 
 @public
@@ -69,7 +69,7 @@ class FilterState(NamedTuple):
 class CompactFilterRows:
     """Filter hashes and filter headers of all blocks from the genesis block on, and the stored filters.
 
-    Only every 2,000th filter header and the row that was read last are kept in memory.
+    Only every 2,000th filter header and the most recently read row are kept in memory.
     """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
@@ -77,7 +77,7 @@ class CompactFilterRows:
         self._rows = rows
         self._path = path
         self._state = FilterState()
-        self._read: _Row | None = None  # the row that was read last
+        self._read: _Row | None = None  # the most recently read row
 
     @property
     def height(self) -> int:
@@ -189,7 +189,7 @@ class CompactFilterRows:
             last = chain_filter_headers(hashes, last)[-_SIZE:]
             height += len(hashes) // _SIZE
         if self._rows.meta(_LAST) != (last if height >= 0 else None):
-            raise StoreCorruptError(f"{self._path}: the last filter header differs from the one written last")
+            raise StoreCorruptError(f"{self._path}: the last filter header does not match the one stored separately")
         self.reset(FilterState(height, last, tuple(below)))
 
     def state(self) -> FilterState:

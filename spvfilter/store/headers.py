@@ -16,8 +16,8 @@ from spvfilter.kernel import header_hashes, linked_headers
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.store.sqlite import MarkedRows, translated
 
-PER_ROW = 2_000  # headers, as of a headers message; also filter hashes
-_TIP = "tip"  # key of the last header's hash in the table "meta"
+PER_ROW = 2_000  # headers, as in a headers message; also filter hashes
+_TIP = "tip"  # key of the last header's hash in the "meta" table
 
 
 class HeaderRows:
@@ -53,7 +53,7 @@ class HeaderRows:
             previous = hashes[-32:]
             height += linked
         if previous != self._rows.meta(_TIP):
-            raise StoreCorruptError(f"{self._path}: the last header differs from the one written last")
+            raise StoreCorruptError(f"{self._path}: the last header does not match the hash stored separately")
         self.tip = height
 
     def pieces(self, start: int) -> Iterator[bytes]:

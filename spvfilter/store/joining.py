@@ -26,7 +26,7 @@ def take_keychains(
     """Give a watch list the windows and used indexes of stored keychains.
 
     Keychains that the watch list lacks are added. With a descriptor, they derive more scripts; otherwise their windows
-    stay.
+    stay as they are.
 
     Args:
         watch: The watch list.
@@ -66,10 +66,10 @@ def take_keychains(
 def take_spellings(
     watch: WatchList, stored: Sequence[StoredKeychain], entries: Iterable[Sequence[Any]]
 ) -> dict[str, str]:
-    """Rename keychains with a descriptor to the stored keychains that derive the same scripts.
+    """Rename keychains with a descriptor after the stored keychains that derive the same scripts.
 
     A descriptor can be spelled in several ways. The spelling that the database saw first names the keychain, unless the
-    watch list's gives more key origins.
+    watch list's spelling gives more key origins.
 
     Args:
         watch: The watch list.
@@ -233,7 +233,7 @@ def take_outputs(
 
 
 def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeychain]:
-    """Return the sp() keychains with labels in the watch list that blocks were not searched for.
+    """Return the sp() keychains that have labels in the watch list for which blocks were not searched.
 
     Labels that were only revealed need no search, because nobody knew their addresses before.
     """
@@ -248,7 +248,7 @@ def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeyc
 
 
 def _take_silent(keychain: silentkeychain.SilentKeychain, stored: StoredKeychain, network: Network) -> None:
-    """Give a keychain of sp() the labels of a stored one, and the descriptor if it has more key origins."""
+    """Give an sp() keychain the labels of a stored one, and the descriptor if it gives more key origins."""
     assert stored.silent is not None
     if origins_in(stored.descriptor) > origins_in(keychain.descriptor):
         keychain.silent = _parsed(stored.silent, network)
@@ -268,7 +268,7 @@ def _keep_silent(
     ids: Sequence[int],
     accounts: Mapping[str, int],
 ) -> None:
-    """Write a keychain of sp() with its labels and its payments. The arguments are those of `keep_keychains`."""
+    """Write an sp() keychain with its labels and its payments. The arguments are those of `keep_keychains`."""
     account = None if keychain.account is None else accounts[keychain.account]
     new = NewKeychain(keychain.name, keychain.label, keychain.descriptor, keychain.lookahead, keychain.size)
     rows.put(new, account)
@@ -308,7 +308,8 @@ def _made(descriptor: str | None) -> str:
 def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[int, ...]]) -> None:
     """Check that a keychain derives the scripts of a stored window. Raises KeychainMismatchError.
 
-    The check covers all scripts that the keychain has, and three of the others. `window` has the entries of each index.
+    The check covers all scripts that the keychain already has, and three of the others. `window` contains the entries
+    of each index.
     """
     both, entry = min(known.end, len(window)), watch.table.entry
     wrong = watch.windows.first_foreign(known.name, window[:both])
@@ -357,7 +358,7 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
 
 
 def _parsed(keys: SilentKeys, network: Network) -> silent.SilentDescriptor:
-    """Parse a stored descriptor sp(). Raises StoreCorruptError, and ParameterError if the extra is missing."""
+    """Parse a stored sp() descriptor. Raises StoreCorruptError, and ParameterError if the extra is missing."""
     curve.library()
     try:
         return silent.parse_silent(keys.secret, network)
@@ -366,7 +367,7 @@ def _parsed(keys: SilentKeys, network: Network) -> silent.SilentDescriptor:
 
 
 def _check_anchor(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> None:
-    """Check that the first entry of a stored keychain of sp() is its anchor. Raises StoreCorruptError."""
+    """Check that the first entry of a stored sp() keychain is its anchor. Raises StoreCorruptError."""
     assert stored.silent is not None
     anchor = silentkeychain.anchor_of(_parsed(stored.silent, watch.network))
     first = [numbers.get(row) for run in stored.runs for index, row in run.places() if index == 0]

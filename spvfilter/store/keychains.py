@@ -46,7 +46,7 @@ class IndexRun(NamedTuple):
     """Number of scripts of each index."""
 
     def places(self) -> Iterable[tuple[int, int]]:
-        """Return index and row id of each entry."""
+        """Return the index and the row id of each entry."""
         ids = iter(range(self.entry, self.entry + self.indexes * self.scripts))
         return (
             (index, next(ids)) for index in range(self.first, self.first + self.indexes) for _ in range(self.scripts)
@@ -238,7 +238,7 @@ class KeychainRows:
         return found
 
     def _revealed(self) -> dict[int, tuple[int, bool]]:
-        """Return the end of the revealed indexes and the flag `exclusive`, by the row id of the keychain."""
+        """Return the end of the revealed indexes and the `exclusive` flag, by the row id of the keychain."""
         rows = {
             identity: rest for identity, *rest in self._db.execute("SELECT keychain, next, exclusive FROM revealed")
         }
@@ -281,7 +281,7 @@ class KeychainRows:
             self._replace(row, (row[0], *new, row[6], account))
 
     def respell(self, names: Mapping[str, str]) -> None:
-        """Change how the descriptors that name stored keychains are spelled, by their old names."""
+        """Respell the descriptors that name stored keychains, given by their old names."""
         for old, new in names.items():
             row = self._stored(old)
             self._replace(row, (row[0], new, row[2], new, *row[4:]))

@@ -1,7 +1,7 @@
 """BIP-329 labels in the wallet's database, and frozen outputs.
 
-The label of a watched address is stored only with its entry in the watch list. All other labels are rows of the table
-`labels`, where a label for an unwatched address waits until the address is watched.
+The label of a watched address is stored only with its entry in the watch list. All other labels are rows of the
+`labels` table, where a label for an unwatched address waits until the address is watched.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class ImportedLabels(NamedTuple):
     labels: int
     """Number of labels that were stored."""
     frozen: tuple[OutPoint, ...]
-    """Outputs that the import froze, perhaps of other wallets."""
+    """Outputs that the import froze, including any that belong to other wallets."""
     unfrozen: tuple[OutPoint, ...]
     """Outputs that the import unfroze."""
 
 
 class _Row(NamedTuple):
-    """A row of the table `labels`."""
+    """A row of the `labels` table."""
 
     type: str
     ref: str
@@ -62,9 +62,9 @@ def _made(*fields: Any) -> Label:
 
 
 def script_of(label: Label, network: Network) -> bytes | None:
-    """Return the script of an address whose label belongs to its entry in the watch list, if there is one.
+    """Return the script of the address that a label is for, if the label belongs to an entry of the watch list.
 
-    None for other types of records, for a record with an origin, and for another network's address.
+    Returns None for other types of records, for a record with an origin, and for another network's address.
     """
     if label.type != "addr" or label.origin is not None:
         return None
@@ -75,7 +75,7 @@ def script_of(label: Label, network: Network) -> bytes | None:
 
 
 def is_sound(row: Sequence[Any]) -> bool:
-    """Return True if a row of the table `labels` contains a valid label."""
+    """Return True if a row of the `labels` table contains a valid label."""
     try:
         found = _Row(*row)
         _made(found.type, found.ref, found.label, found.origin or None, None, found.read())

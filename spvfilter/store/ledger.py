@@ -55,7 +55,7 @@ class TxStatus(StrEnum):
     ABANDONED = "abandoned"
     """The user abandoned it or one of its ancestors. A block may still confirm it."""
     EXPIRED = "expired"
-    """The transaction was unconfirmed for 336 hours."""
+    """The transaction remained unconfirmed for 336 hours."""
     REFUSED = "refused"
     """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
     WAITING = "waiting"
@@ -135,7 +135,7 @@ class StoredTx(NamedTuple):
     hits: tuple[Hit, ...] = ()
     """Its matches, if it does not count toward the balance. Not stored."""
     signatures: str = "unknown"
-    """Whether its signatures for coins of the wallet were verified: valid or unknown."""
+    """Whether its signatures for the wallet's coins were verified: valid or unknown."""
     counts_since: int | None = None
     """Number of the observation or block since which it may count, from the same counter; None if it is waiting."""
     announced_by: str = ""
@@ -174,7 +174,7 @@ def kept_transactions(
     - A transaction that spends from one of the wallet's own that is not known to be in a block: it confirms that one.
 
     Args:
-        rows: Function that returns the rows of the table "transactions" selected by an SQL condition with values.
+        rows: Function that returns the rows of the "transactions" table selected by an SQL condition with values.
         above: The height.
         own_above: A lower height, used for transactions that this wallet broadcast.
     """
@@ -433,7 +433,7 @@ class Ledger:
         elif txid in self._txs:
             rows = [(hit.spend, hit.value, hit.entry, hit.outpoint, *self._owner_of(hit.entry)) for hit in tx.hits]
         else:
-            return  # the books write its row with every change of its matches and labels
+            return  # the books write its row with every change to its matches and labels
         found = [self._effect_of(*row) for row in rows]
         raw, parsed = tx.raw, None if not any(each.is_spend for each in found) else Transaction.parse(tx.raw)
         whole = effect_of(found, parsed)
@@ -474,7 +474,7 @@ class Ledger:
 
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:
-    """Make a transaction from its row."""
+    """Create a transaction from its row."""
     _, raw, status, *facts, place, _, _, signatures, counts_since, announced_by, was_requested = row
     evidence = (signatures, counts_since, announced_by, bool(was_requested))
     return StoredTx._make((raw, TxStatus(status), *facts, place >= 0, (), *evidence))

@@ -1,4 +1,4 @@
-"""PSBTs, partially signed transactions (BIP-174 and 371), with all that the wallet knows about inputs and outputs.
+"""PSBTs, partially signed transactions (BIP-174 and 371), with all known facts about inputs and outputs.
 
 A PSBT that spends a silent payment has version 2 (BIP-370), because only that version has a field for the output's
 tweak (BIP-376). Any other has version 0.
@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from spvfilter.errors import DescriptorWarning, ParameterError
+from spvfilter.errors import DescriptorWarning, ParameterError, counted
 from spvfilter.hashes import hash160
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
@@ -89,7 +89,7 @@ def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Itera
     """
     program = output.script_pubkey if found is None else found.redeem_script or output.script_pubkey
     version = _witness_version(program)
-    if version != 1:  # a signature of taproot commits to all amounts
+    if version != 1:  # a taproot signature commits to all amounts
         yield 0x00, b"", previous
     if version is not None:
         yield 0x01, b"", bytes(output)
@@ -149,7 +149,7 @@ def _scripts(found: Spending, *, redeem: int, witness: int, origin: int, tap_ori
 
 
 def _witness_version(script: bytes) -> int | None:
-    """Return the version of a witness program (BIP-141); None if the script is none."""
+    """Return the version of a witness program (BIP-141); None if the script is not one."""
     if not 4 <= len(script) <= 42 or script[1] != len(script) - 2 or not (script[0] == 0 or 0x51 <= script[0] <= 0x60):
         return None
     return script[0] and script[0] - 0x50
@@ -169,7 +169,7 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
     Raises:
         ParameterError: The transaction is signed, spends an output that does not exist, or does not spend the wallet's
             outputs.
-        DescriptorError: A descriptor has musig(), or the extra `descriptors` is missing.
+        DescriptorError: A descriptor contains musig(), or the `descriptors` extra is not installed.
     """
     if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):
         raise ParameterError("the transaction has signatures: pass it without them")
@@ -232,7 +232,9 @@ def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | No
     if tx is None:
         return None
     if index >= (number := len(tx.span.outputs)):
-        raise ParameterError(f"{OutPoint.parse(outpoint)} does not exist: that transaction has {number} outputs")
+        raise ParameterError(
+            f"{OutPoint.parse(outpoint)} does not exist: that transaction has {counted(number, 'output')}"
+        )
     return tx.output(index)
 
 
@@ -241,8 +243,8 @@ def _spendings(
 ) -> tuple[dict[bytes, Spending], dict[bytes, str], dict[bytes, SilentSpend]]:
     """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey.
 
-    The second result has the names of these keychains, which are their descriptors. The third one has the scripts of
-    silent payments, which are not in the others.
+    The second result contains the names of these keychains, which are their descriptors. The third contains the scripts
+    of silent payments, which are not in the other two.
     """
     silent = dict[bytes, SilentSpend]()
     places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
@@ -270,7 +272,7 @@ def _spendings(
 
 
 def _silent_spend(checked: Checked, network: Network, row: int, name: str) -> SilentSpend | None:
-    """Return what spends the silent payment to an entry; None if the entry is none. `name` is that of its keychain."""
+    """Return what is needed to spend a silent payment; None if the entry is not one. `name` is its keychain's name."""
     for _, tweak, _ in checked("sp_outputs", "FROM sp_outputs WHERE entry = ?", (row,)):
         where = "FROM sp_keys WHERE keychain IN (SELECT id FROM keychains WHERE name = ?)"
         for _, secret, *_ in checked("sp_keys", where, (name,)):

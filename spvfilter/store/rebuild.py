@@ -49,7 +49,7 @@ class Salvage(NamedTuple):
     last_event: int
     """Number of the last event, or one above every possible number if it cannot be read."""
     own: dict[bytes, StoredTx]
-    """Own transactions without a block, by txid."""
+    """The wallet's own transactions that no block contains, by txid."""
     labels: list[tuple[Any, ...]]
     """Rows of labels that do not belong to an entry of the watch list."""
     frozen: list[tuple[Any, ...]]
@@ -63,7 +63,7 @@ class Salvage(NamedTuple):
 def salvage(file: Path, network: Network) -> Salvage:
     """Read the undamaged rows of the watch list and the named values; nothing if the file is not a database.
 
-    Raises StoreForeignError for a database of another program or network, StoreLockedError, StoreReadOnlyError.
+    Raises StoreForeignError for a database of another program or network, StoreLockedError and StoreReadOnlyError.
     """
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
@@ -156,7 +156,7 @@ def _is_of_another(file: Path) -> bool:
 
 
 def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a table whose checksums are right."""
+    """Return those rows of a table whose checksums are correct."""
     rows: list[tuple[Any, ...]] = []
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:

@@ -34,7 +34,7 @@ class Column(NamedTuple):
     is_optional: bool = False
     """True if the value may be NULL."""
     choices: tuple[str, ...] = ()
-    """The only texts allowed; if empty, any text is."""
+    """The only strings allowed; if empty, any string is."""
     constraint: str = ""
     """Additional SQL constraint, such as PRIMARY KEY."""
 
@@ -82,14 +82,14 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table with its columns, without the column `mark`."""
+    """A table and its columns, except the `mark` column."""
 
     columns: Mapping[str, Column]
     """Columns by name, in their order."""
     options: str = ""
     """End of the SQL statement: a primary key of several columns, if there is one."""
     is_marked: bool = True
-    """True if the rows carry a checksum in the column `mark`."""
+    """True if the rows carry a checksum in the `mark` column."""
     has_rowid: bool = True
     """False for a table that SQLite stores by its primary key."""
 
@@ -151,7 +151,7 @@ TABLES: Mapping[str, Table] = {
             "account": _ACCOUNT_OR_NULL,
         }
     ),
-    # keychains of sp(): the descriptor with its private scan key, and the labels that blocks were searched for
+    # sp() keychains: the descriptor with its private scan key, and the labels that blocks were searched for
     "sp_keys": Table(
         {
             "keychain": _ROW._replace(constraint=_KEY),
@@ -227,7 +227,7 @@ TABLES: Mapping[str, Table] = {
     ),
     # coins that waiting transactions of the wallet spend; nothing else may spend them in the meantime
     "held": Table({"outpoint": _OUTPOINT, "txid": _HASH}, "PRIMARY KEY (outpoint, txid)", has_rowid=False),
-    # merkle branches of confirmed transactions; the branch of another block than that of the transaction is ignored
+    # merkle branches of confirmed transactions; a branch for a block other than the transaction's is ignored
     "branches": Table(
         {"txid": _HASH._replace(constraint=_KEY), "block": _HASH, "branch": Column(bytes, 0, 480)},
         "CHECK (length(branch) % 32 = 0)",
@@ -254,7 +254,8 @@ TABLES: Mapping[str, Table] = {
         },
         has_rowid=False,
     ),
-    # labels of BIP-329; the label of a watched address is in `watch`. `other` has further fields as a JSON object
+    # labels of BIP-329; the label of a watched address is in `watch`. `other` contains the other fields as a JSON
+    # object
     "labels": Table(
         {"type": _TEXT, "ref": _TEXT, "origin": _TEXT, "label": _TEXT_OR_NULL, "other": _TEXT},
         "PRIMARY KEY (type, ref, origin)",
@@ -347,7 +348,7 @@ def row_name(table: str, row: Sequence[object]) -> str:
 def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
     """Check the type and range of every value in a row without its mark.
 
-    Raises StoreCorruptError that names the table, the row's first value and the column.
+    Raises StoreCorruptError, which names the table, the row's first value and the column.
     """
     for position, (accepts, value) in enumerate(zip(_ACCEPTING[table], row, strict=True)):
         if not accepts(value):

@@ -12,7 +12,7 @@ from spvfilter.store.ledger import TxStatus, stored_tx
 from spvfilter.store.windowviews import Checked
 from spvfilter.transaction import Transaction
 
-_PER_QUERY = 500  # transactions of one query; SQLite allows 32,766 values (SQLITE_MAX_VARIABLE_NUMBER)
+_PER_QUERY = 500  # transactions per query; SQLite allows 32,766 values (SQLITE_MAX_VARIABLE_NUMBER)
 
 
 @public
@@ -115,7 +115,7 @@ def proof_of(checked: Checked, txid: bytes) -> TxProof | None:
 
 
 def confirmed_in(checked: Checked, block: bytes, txids: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the given transactions that the database knows in a block of the best chain."""
+    """Yield the given transactions that, according to the database, are in a block of the best chain."""
     for at in range(0, len(txids), _PER_QUERY):
         part = txids[at : at + _PER_QUERY]
         where = f"FROM transactions WHERE txid IN ({', '.join('?' * len(part))})"
@@ -149,7 +149,7 @@ def _effects_of_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -
 def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool, tuple[bytes, ...]]:
     """Return the fee of an unconfirmed transaction, True if a known parent is unconfirmed, and all parents.
 
-    `known` has the values of the inputs that match, by outpoint. Values of other inputs come from known parents.
+    `known` contains the values of the inputs that match, by outpoint. Values of other inputs come from known parents.
     """
     where, has_unconfirmed_parent = "FROM transactions WHERE txid = ?", False
     row = next(checked("transactions", where, (txid,)), None)

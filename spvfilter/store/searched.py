@@ -20,7 +20,7 @@ from spvfilter.errors import StoreCorruptError
 MAX_GROUPS = 256
 _MAX_ID = 1 << 62  # row ids
 _MAX_HEIGHT = (1 << 31) - 1
-MAX_RANGES = 64  # largest number of ranges of a group; beyond it, the shortest count as not searched (our choice)
+MAX_RANGES = 64  # largest number of ranges in a group; beyond it, the shortest count as not searched (our choice)
 
 
 @public
@@ -197,7 +197,7 @@ class Searched:
     # Changes
 
     def add_entries(self, number: int, like: int | None = None) -> int:
-        """Add a number of entries, and return the row id of the first one.
+        """Add `number` entries, and return the row id of the first one.
 
         No blocks were searched for them yet. If `like` is the row id of another entry, blocks that were searched for it
         count for the new entries as well.

@@ -1,4 +1,4 @@
-"""A database's facts about the inputs of a transaction, to check the transaction."""
+"""Facts from a database about a transaction's inputs, for checking the transaction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StoreFacts:
         return None if row is None else stored_tx(row)
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return the known facts about the transaction of an outpoint."""
+        """Return what the database knows about the transaction that an outpoint names."""
         stored, index = self._stored(outpoint[:32]), OutPoint.parse(outpoint).index
         if stored is None:
             return KnownParent()
@@ -88,7 +88,7 @@ class StoreFacts:
         return None
 
     def replaced(self, tx: Transaction) -> list[Replaced]:
-        """Return the wallet's own pending transactions that share inputs. Peers may not have accepted them."""
+        """Return our pending transactions that share an input with `tx`. Peers may not have accepted them."""
         where = "FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NULL"
         found = dict[bytes, Replaced]()
         for outpoint in tx.inputs:
@@ -99,6 +99,6 @@ class StoreFacts:
         return list(found.values())
 
     def was_refused(self, tx: Transaction) -> bool:
-        """Return True if peers refused these bytes."""
+        """Return True if peers have refused exactly these bytes."""
         stored = self._stored(tx.txid)
         return stored is not None and stored.raw == tx.raw and stored.status is TxStatus.REFUSED

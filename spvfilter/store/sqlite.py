@@ -43,9 +43,9 @@ def check_sqlite(path: pathlib.Path) -> None:
 
 
 def create(path: pathlib.Path) -> bool:
-    """Create an empty file of mode 0600 unless it exists. Return True if it was created.
+    """Create an empty file with mode 0600 unless one exists. Return True if it was created.
 
-    Raises OSError, even if the file exists but cannot be written.
+    Raises OSError if the file cannot be created, or if it exists but is a directory or cannot be written.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -67,7 +67,7 @@ def _by_code() -> dict[int, tuple[type[StoreError], str]]:
         sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "cannot be written"),
         sqlite3.SQLITE_PERM: (StoreReadOnlyError, "cannot be written"),
         sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "cannot be opened"),
-        sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "is damaged"),
+        sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "damaged"),
         sqlite3.SQLITE_NOTADB: (StoreForeignError, "not an SQLite database, or damaged"),
     }
 
@@ -86,7 +86,7 @@ def translated(path: pathlib.Path) -> Iterator[None]:
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
     except UnicodeDecodeError as error:  # from sqlite3's message about a damaged schema
-        raise StoreCorruptError(f"{path}: is damaged: {error}") from error
+        raise StoreCorruptError(f"{path}: damaged: {error}") from error
     except OSError as error:
         kind = _BY_ERRNO.get(error.errno or 0, StoreError)
         raise kind(f"{path}: {error.strerror}") from error
@@ -98,7 +98,7 @@ _MALFORMED = (FormatError, KeyError, IndexError, TypeError, AttributeError, Over
 
 @contextmanager
 def reading(path: pathlib.Path) -> Iterator[None]:
-    """Turn errors about values in the database into StoreCorruptError, and others as `translated` does.
+    """Turn errors about values in the database into StoreCorruptError, and treat others as `translated` does.
 
     This package's errors about the caller's arguments pass through, such as ParameterError.
     """
@@ -128,7 +128,7 @@ def numbers(raw: bytes) -> list[int]:
 class MarkedRows:
     """Tables whose last column, the mark, is a checksum of the other columns.
 
-    The sum of a table's marks detects missing rows. The table "meta" (key, value, mark) stores the sums of the other
+    The sum of a table's marks detects missing rows. The "meta" table (key, value, mark) stores the sums of the other
     tables.
 
     Args:

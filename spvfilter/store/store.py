@@ -1,8 +1,8 @@
 """Store: a wallet's database, one SQLite file with headers, watch list, coins, matches, filters and events.
 
 A batch changes all of them in one transaction, so the state is consistent even if the process is killed. SQLite has no
-checksums, so each row carries one, each table has the sum of its rows' checksums, and headers are linked by their
-hashes. A damaged file is refused and never yields a wrong match.
+checksums, so each row carries one, their sum is stored for each table, and headers are linked by their hashes. A
+damaged file is refused and never yields a wrong match.
 
 Use the object from one thread at a time. The file and its companions have mode 0600, because they reveal what the
 wallet owns.
@@ -75,10 +75,10 @@ from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
 _NOTE = "note: "
-"""Prefix of the light client's keys in the table "meta"."""
+"""Prefix of the light client's keys in the "meta" table."""
 _BOOKMARK = f"{_NOTE}told: "
 """Prefix of the keys of bookmarks."""
-_PATIENCE_S = 5.0  # wait for a reader that recovers the file after a crash, or that is just closing it
+_PATIENCE_S = 5.0  # seconds to wait for a reader that recovers the file after a crash, or is closing it
 
 
 @public
@@ -106,7 +106,7 @@ class Store:
         self.events: EventRows = EventRows(connection, self._rows, path, self._accounts.find)
         """Events of the wallet."""
         self.compact_filters: CompactFilterRows = CompactFilterRows(connection, self._rows, path)
-        """Compact filters and their headers, as `CompactFilterRows`."""
+        """Compact filters and their headers."""
         self.addresses: AddressRows = AddressRows(connection, self._rows, path)
         """Addresses of nodes."""
         self._ids: list[int] = []  # entry number → id of its row
@@ -193,7 +193,7 @@ class Store:
             db.execute("COMMIT")
 
     def _check_network(self) -> None:
-        """Raises StoreForeignError if the wallet belongs to another network."""
+        """Raise StoreForeignError if the wallet belongs to another network."""
         check_network(read_network(self._db, self.path), self.network, self.path)
 
     def _verify(self) -> None:
@@ -206,7 +206,7 @@ class Store:
             for (table,) in (("sqlite_master",), *tables):
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
-                    raise StoreCorruptError(f"{self.path}: is damaged: {' '.join(str(verdict).split())[:200]}")
+                    raise StoreCorruptError(f"{self.path}: damaged: {' '.join(str(verdict).split())[:200]}")
             self._rows.verify()
             self._check_network()
             for table in ("matches", "coins"):
@@ -418,7 +418,7 @@ class Store:
     def blocks_of(
         self, identities: Iterable[tuple[bool, bytes, int]]
     ) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
-        """Return hash and height of the block of each of these matches that is stored.
+        """Return the hash and the height of the block of each of these matches that is stored.
 
         Both are None if the match is unconfirmed.
 
@@ -466,13 +466,13 @@ class Store:
     # Writing
 
     def attach(self, watch: WatchList, since: int | None = None) -> None:
-        """Merge a watch list with the database. Afterwards both have the same entries, labels and coins.
+        """Merge a watch list with the database. Afterwards, both contain the same entries, labels and coins.
 
         If the watch list has new entries, blocks are searched again for them: the searched height moves down.
 
         Args:
             watch: The watch list.
-            since: First block to search for new entries; by default the start of the wallet's first search. For new
+            since: First block to search for new entries; by default, the start of the wallet's first search. For new
                 scripts of a stored keychain, the first block is never above that start.
 
         Raises:
@@ -623,7 +623,7 @@ class Store:
             raise
 
     def _check_unchanged(self) -> None:
-        """Raises StoreLockedError if another process has written the file, StoreError if it was moved or removed."""
+        """Raise StoreLockedError if another process has written the file, or StoreError if it was moved or removed."""
         if self._identity is not None:
             self._identity.check()
         self._rows.check_unchanged()
@@ -672,7 +672,7 @@ class Store:
             if is_frozen:
                 self._rows.insert("frozen", (outpoint,))
         if batch.removed:
-            self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
+            self._ledger.settle()  # changes in earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])
         for each in batch.accounts:
             self._claim({self._ids[at]: name for at, name in each.left})
@@ -755,7 +755,7 @@ class Store:
     # Accounts
 
     def _claim(self, owners: Mapping[int, str | None]) -> None:
-        """Let entries, by the ids of their rows, belong to accounts."""
+        """Assign entries, by their row ids, to accounts."""
         for row, name in owners.items():
             query = "SELECT kind, value, label FROM watch WHERE id = ?"
             entry = self._db.execute(query, (row,)).fetchone()

@@ -1,4 +1,4 @@
-"""Check a transaction before it is sent, with all that the wallet knows without asking a node."""
+"""Check a transaction before it is sent, with everything that the wallet knows without asking a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY, MAX_STANDARD_TX_WEIGHT
 from spvfilter.signatures import Validity, find_curve, verify_spends
@@ -61,7 +61,7 @@ class CheckCause(StrEnum):
     LOCK_TIME = "lock time"
     """Its lock time, or the relative lock time of an input (BIP-68), has not passed."""
     WRONG_SIGNATURE = "wrong signature"
-    """A signature of an input is wrong, or its data does not fit the script of the coin."""
+    """A signature of an input is wrong, or its data does not satisfy the coin's script."""
     UNSIGNED = "unsigned"
     """An input has neither a scriptSig nor a witness.
 
@@ -70,7 +70,7 @@ class CheckCause(StrEnum):
     FEE_TOO_LOW = "fee too low"
     """The fee rate is below the limits that peers announce (BIP-133)."""
     REFUSED_BEFORE = "refused before"
-    """Peers have already refused these bytes."""
+    """Peers have already refused exactly these bytes."""
     REPLACEMENT_FEE = "replacement fee"
     """It would replace a transaction of the wallet, and its fee is too low for that (BIP-125, rules 3 and 4)."""
     NOT_STANDARD = "not standard"
@@ -160,7 +160,7 @@ class CheckFacts(Protocol):
 
     @property
     def fee_limits(self) -> FeeLimits | None:
-        """The limits of connected peers; None if there are none."""
+        """The fee limits of connected peers, or None if there are none."""
         ...
 
     def median_time(self, height: int) -> int:
@@ -168,7 +168,7 @@ class CheckFacts(Protocol):
         ...
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return the known facts about the transaction of an outpoint."""
+        """Return what is known about the transaction that an outpoint names."""
         ...
 
     def conflict(self, tx: Transaction) -> CheckFinding | None:
@@ -180,11 +180,11 @@ class CheckFacts(Protocol):
         ...
 
     def replaced(self, tx: Transaction) -> Sequence[Replaced]:
-        """Return the wallet's own pending transactions that share inputs."""
+        """Return the wallet's own pending transactions that share an input with `tx`."""
         ...
 
     def was_refused(self, tx: Transaction) -> bool:
-        """Return True if peers refused these bytes."""
+        """Return True if peers have refused exactly these bytes."""
         ...
 
 
@@ -198,7 +198,9 @@ def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> N
     if input_values is None:
         return
     if len(input_values) != len(tx.inputs):
-        raise ParameterError(f"input_values: {len(input_values)} values for {len(tx.inputs)} inputs")
+        raise ParameterError(
+            f"input_values: expected {counted(len(tx.inputs), 'value')}, one for each input, not {len(input_values)}"
+        )
     wrong = next((value for value in input_values if not 0 <= value <= MAX_MONEY), None)
     if wrong is not None:
         raise ParameterError(f"input_values: {wrong} is not an amount in satoshi")
@@ -214,7 +216,7 @@ def check_package(
 
     Args:
         transactions: The transactions. Each may spend outputs of earlier ones.
-        facts: Facts of the wallet.
+        facts: The wallet's facts.
         input_values: Value of each input of the last transaction in satoshi, if the user gave them.
     """
     package = {tx.txid: tx for tx in transactions}
@@ -229,7 +231,7 @@ def check_package(
 
 
 def impossible(tx: Transaction, facts: CheckFacts, input_values: Sequence[int] | None = None) -> CheckFinding | None:
-    """Return why no block can contain a transaction, judged by amounts and by other transactions; None if one may."""
+    """Return why no block can contain a transaction, judged by amounts and other transactions; None if a block may."""
     check = _TxCheck(tx, facts, {})
     if input_values is not None:
         check.values = list(input_values)
@@ -287,9 +289,8 @@ class _TxCheck:
             return
         for outpoint, parent in zip(map(OutPoint.parse, self.tx.inputs), self._parents, strict=True):
             if parent.outputs is not None and outpoint.index >= parent.outputs:
-                reason = (
-                    f"it spends output {outpoint.index} of {outpoint.txid_hex}, which has only {parent.outputs} outputs"
-                )
+                there = counted(parent.outputs, "output")
+                reason = f"it spends output {outpoint.index} of {outpoint.txid_hex}, which has only {there}"
                 yield invalid(self.tx, CheckCause.MISSING_OUTPUT, reason)
                 return
         if self.fee is not None and self.fee < 0:
@@ -311,7 +312,7 @@ class _TxCheck:
                     return
 
     def _locked(self) -> Iterator[CheckFinding]:
-        """Yield a lock time that has not passed (Core IsFinalTx, BIP-113, BIP-68)."""
+        """Yield a finding for each lock time that has not passed (Core IsFinalTx, BIP-113, BIP-68)."""
         tip, sequences, lock = self._facts.tip, self.tx.sequences, self.tx.lock_time
         if tip < 0:
             return
@@ -378,8 +379,8 @@ class _TxCheck:
             weight = CheckWeight.REFUSED if self.fee < least else CheckWeight.WARNING
             needed = least if self.fee < least else most
             message = (
-                f"its fee of {self.fee} satoshi is too low to replace {named}, which peers have accepted: they want"
-                f" at least {needed} (BIP-125)"
+                f"its fee of {self.fee} satoshi is too low to replace {named}, which peers have accepted: they"
+                f" require at least {needed} (BIP-125)"
             )
             yield CheckFinding(CheckCause.REPLACEMENT_FEE, weight, message, tx.txid, accepted[0].txid)
 

@@ -131,10 +131,9 @@ class Coin:
     is_coinbase: bool
     """True if a coinbase transaction created it."""
     is_spendable: bool
-    """True if you may spend it now: it is confirmed, mature, not frozen, and no pending transaction certainly spends
-    it.
+    """True if you may spend it now: it is confirmed, mature, not frozen, and not certainly spent.
 
-    That is certain if the wallet broadcast the transaction or verified its signatures."""
+    A pending transaction certainly spends it if the wallet broadcast that transaction or verified its signatures."""
     spent_by: bytes | None
     """Txid of the pending transaction that spends it, 32 bytes in wire order; None if there is none."""
     cursor: str
@@ -322,7 +321,7 @@ class Views:
         """Return the blocks that were searched for an entry.
 
         Args:
-            entry: An address, a scriptPubKey as bytes, an outpoint, or a line of a watch list's file such as
+            entry: An address, a scriptPubKey as bytes, an outpoint, or a line of a watch list file, such as
                 `pubkey:HEX`.
 
         Raises:
@@ -371,7 +370,7 @@ class Views:
         """Return the keychains in the order in which they were added.
 
         Args:
-            keychain: Only the keychains with this name or label. By default all keychains.
+            keychain: Only the keychains with this name or label. By default, all keychains.
             account: Only the keychains of this account.
 
         Raises:
@@ -387,7 +386,7 @@ class Views:
         """Return the first address of a keychain that, according to the database, is neither paid nor revealed.
 
         Args:
-            keychain: Name or label of the keychain. By default the first keychain.
+            keychain: Name or label of the keychain. By default, the first keychain.
             account: Only keychains of this account. The first one derives its receiving addresses.
 
         Raises:
@@ -415,7 +414,7 @@ class Views:
             return is_script_used(self._checked, script)
 
     def _of_keychain(self, keychain: str) -> tuple[list[int], int | None]:
-        """Return the row ids of the keychains with a name or a label, and the id of the account that has all."""
+        """Return the row ids of the keychains with a name or a label, and the id of the account of all of them."""
         rows = chosen(self._checked, keychain)
         owners = {row[7] for row in rows}
         return [row[0] for row in rows], owners.pop() if len(owners) == 1 else None
@@ -464,7 +463,7 @@ class Views:
     def _reserved_values(
         self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None, account: str | None
     ) -> dict[bytes, int]:
-        """Return outpoints and values of `reserved` coins for which a condition holds."""
+        """Return the outpoints and values of the `reserved` coins that meet a condition."""
         found, is_spent = dict[bytes, int](), "spender > x''"
         for is_reserved in (
             "outpoint IN (SELECT outpoint FROM frozen)",
@@ -597,8 +596,8 @@ class Views:
     def reserved(self) -> tuple[OutPoint, ...]:
         """Return the coins, confirmed or pending, that are frozen or that a pending transaction certainly spends.
 
-        That is certain if the wallet broadcast the transaction, or verified its signatures. `unspent` leaves out these
-        coins.
+        A spend is certain if the wallet broadcast the transaction or verified its signatures. `unspent` leaves out
+        these coins.
 
         Raises:
             StoreError: The database cannot be read.
@@ -623,7 +622,7 @@ class Views:
         return any(self._checked("frozen", "FROM frozen WHERE outpoint = ?", (outpoint,)))
 
     def _is_held(self, outpoint: bytes) -> bool:
-        """True if one of the wallet's own transactions that waits spends an output."""
+        """True if one of the wallet's own waiting transactions spends an output."""
         return any(self._checked("held", "FROM held WHERE outpoint = ?", (outpoint,)))
 
     def history(
@@ -639,8 +638,8 @@ class Views:
     ) -> Snapshot[HistoryEntry]:
         """Return transactions, latest first: unconfirmed ones, then confirmed ones.
 
-        Abandoned, expired and conflicted transactions are placed at the chain's height when they were first seen. With
-        `keychain` or `script` they are left out.
+        Abandoned, expired and conflicted transactions are placed at the height that the chain had when they were first
+        seen. With `keychain` or `script`, they are left out.
 
         An account's history gives its own net value and labels for each transaction, and the fee if the account paid
         all inputs.
@@ -746,7 +745,7 @@ class Views:
             return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (found,)), None)
 
     def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
-        """Return a PSBT (BIP-174) of a transaction, for a signing program.
+        """Return a PSBT (BIP-174) for a transaction, to pass to a signing program.
 
         Each of the wallet's inputs gets the transaction that it spends, its scripts, and the origin of each key, as far
         as a descriptor gives them. The wallet's outputs get scripts and keys, so that the signing program recognizes
@@ -763,7 +762,7 @@ class Views:
             FormatError: The bytes are not a transaction.
             ParameterError: The transaction has signatures, does not spend the wallet's outputs, or cannot be in any
                 block, or the tweak of a silent payment is unknown.
-            DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
+            DescriptorError: A descriptor contains musig(), or the `descriptors` extra is not installed.
             StoreError: The database cannot be read.
         """
         tx = Transaction.parse(to_bytes(unsigned_tx))
@@ -782,7 +781,7 @@ class Views:
         they cannot be spent.
 
         Args:
-            txids: Only these transactions, each 32 bytes in wire order or 64 hex digits. By default all transactions.
+            txids: Only these transactions, each 32 bytes in wire order or 64 hex digits. By default, all transactions.
 
         Raises:
             ParameterError: A txid is neither 32 bytes nor 64 hex digits.
@@ -810,7 +809,7 @@ class Views:
             return proof_of(self._checked, found)
 
     def confirmed_in(self, block: bytes | str, txids: Iterable[bytes | str]) -> frozenset[bytes]:
-        """Return which of these transactions the database knows in a block of the best chain.
+        """Return which of these transactions are, according to the database, in this block of the best chain.
 
         Args:
             block: Block hash, 32 bytes in wire order or 64 hex digits.
@@ -825,7 +824,7 @@ class Views:
             return frozenset(confirmed_in(self._checked, block_hash, wanted))
 
     def labels(self) -> list[Label]:
-        """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.
+        """Return all labels of the wallet as BIP-329 records, sorted by type and `ref`.
 
         They include labels of watched addresses, frozen outputs and imported records, but not labels of keychains or of
         entries without an address.
@@ -876,7 +875,7 @@ class Views:
             yield
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-        """Rows of a table without their marks. Raises StoreCorruptError for a damaged one."""
+        """Yield the rows of a table without their marks. Raises StoreCorruptError for a damaged row."""
         for whole in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
             row = whole[:-2]
             if whole[-1] != mark(table, row):
@@ -890,7 +889,7 @@ class Views:
         return None if row is None else row[1]
 
     def _log(self) -> EventLog:
-        """Return the range of the events' numbers."""
+        """Return the range of event numbers."""
         try:
             return EventLog.parse(self._meta("events"))
         except FormatError as error:
@@ -968,7 +967,7 @@ class Views:
         return next(self._checked("transactions", query, (txid,)), None) is not None
 
     def _is_taken(self, outpoint: bytes, spender: bytes | None) -> bool:
-        """True if one of the wallet's own transactions that waits spends an output, or if its spender is proven."""
+        """True if one of the wallet's own waiting transactions spends an output, or if its spender is proven."""
         return self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
 
     def _is_proven(self, txid: bytes) -> bool:
@@ -1007,7 +1006,7 @@ class Views:
         )
 
     def _found_in(self, outpoint: bytes, height: int, tip: int) -> tuple[int, Completeness]:
-        """Time and completeness of the block at a height that has an output."""
+        """The time and completeness of the block, at a given height, that contains an output."""
         values = outpoint[:32], int.from_bytes(outpoint[32:], "little"), height
         row = next(
             self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None

@@ -48,13 +48,13 @@ class KeychainStatus:
     account: str | None = None
     """Name of the account that the keychain belongs to, or None."""
     revealed_elsewhere: tuple[int, ...] = ()
-    """Indexes from `revealed` on whose address another keychain, even a removed one, has revealed."""
+    """Indexes, from `revealed` on, whose address another keychain, even a removed one, has revealed."""
 
 
 def keychains_of(
     checked: Checked, network: Network, name: str | None = None, account: int | None = None
 ) -> list[KeychainStatus]:
-    """Return the keychains in the order in which they were added; with `name`, the ones from `chosen`.
+    """Return the keychains in the order in which they were added; with `name`, only the ones from `chosen`.
 
     With `account`, only keychains of the account with this id. Raises StoreCorruptError, and ParameterError if no
     keychain has the name.
@@ -124,7 +124,7 @@ class _Windows:
         self.revealed: dict[int, int] = self._read_revealed()
         """First index that was not revealed, by the row id of the keychain; 0 is left out."""
         self.elsewhere: dict[int, set[int]] = {}
-        """Indexes from the first unrevealed one on whose address was revealed elsewhere, by the row id."""
+        """Indexes, from the first unrevealed one on, whose address was revealed elsewhere, by the row id."""
         for keychain, index in self._revealed_elsewhere():
             if index >= self.revealed.get(keychain, 0):
                 self.elsewhere.setdefault(keychain, set()).add(index)
@@ -141,7 +141,7 @@ class _Windows:
         return index
 
     def addresses(self, places: Mapping[int, int], network: Network) -> dict[int, str]:
-        """Return the addresses of an index of each keychain. A keychain whose scripts have no address is left out."""
+        """Return the address of one index in each keychain. A keychain whose scripts have no address is left out."""
         entries = {keychain: _entries_in(self._runs.get(keychain, ()), index) for keychain, index in places.items()}
         scripts = self._read_scripts(chain.from_iterable(entries.values()))
         found: dict[int, str] = {}
@@ -151,7 +151,7 @@ class _Windows:
         return found
 
     def _read_scripts(self, entries: Iterable[int]) -> dict[int, bytes]:
-        """Return the scripts of entries by their row ids, and of all entries that were read before.
+        """Return the scripts of these entries, and of all entries read earlier, by their row ids.
 
         The next address of most keychains is the script that identifies them.
         """
@@ -306,7 +306,7 @@ def _free_place(checked: Checked, keychain: int, window: int) -> tuple[int, list
 
 
 def _unused_from(checked: Checked, keychain: int, first: int) -> int:
-    """Return the lowest index from one on that no confirmed transaction has paid."""
+    """Return the lowest index, at or above `first`, that no confirmed transaction has paid."""
     if not any(checked("used", "FROM used WHERE keychain = ? AND place = ?", (keychain, first))):
         return first
     after = "SELECT 1 FROM used AS after WHERE after.keychain = used.keychain AND after.place = used.place + 1"
@@ -335,7 +335,7 @@ def _address_of(scripts: Iterable[bytes], network: Network) -> str | None:
 
 
 def _keychains(checked: Checked, name: str | None, account: int | None) -> list[tuple[Any, ...]]:
-    """Return the rows of keychains with a name, of an account; None means all. Raises as `chosen`."""
+    """Return the rows of keychains with a name, of an account; None means all. Raises the same errors as `chosen`."""
     if name is not None:
         found = chosen(checked, name)
         if account is not None and not (found := [row for row in found if row[7] == account]):
@@ -371,8 +371,8 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
     """Return the address of a keychain's lowest index that is neither paid nor revealed.
 
-    By default, of the first keychain; with `account`, only keychains of the account with this id count. The queries do
-    not read other keychains or all used indexes.
+    By default, the first keychain is used; with `account`, only keychains of the account with this id count. The
+    queries do not read other keychains or all used indexes.
 
     Raises ParameterError if there is no such keychain, or if it has no unused address in its window.
     """
@@ -409,7 +409,7 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
 
 
 class EntryPlaces:
-    """The keychains and the indexes of entries. After many look-ups, it reads all runs together."""
+    """The keychains and the indexes of entries. After many lookups, it reads all runs in one pass."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
@@ -472,6 +472,6 @@ class EntryPlaces:
 
 
 def narrowed(column: str, keychains: Sequence[int]) -> str:
-    """Return an SQL condition that a column, an entry's id, belongs to one of these keychains."""
+    """Return an SQL condition: the entry whose id is in `column` belongs to one of these keychains."""
     numbers = ", ".join(map(str, keychains))
     return f"EXISTS (SELECT 1 FROM runs WHERE runs.keychain IN ({numbers}) AND {_MATCHES.format(column)})"

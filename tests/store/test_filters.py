@@ -151,7 +151,7 @@ def test_damaged_filters_are_missing_and_never_returned(tmp_path: Path) -> None:
     raw[size * (root - 1) : size * root] = b"\xff" * size
     path.write_bytes(raw)
     with Store.open(path, REGTEST) as store:
-        with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
+        with pytest.raises(StoreCorruptError, match=f"{path}: damaged"):
             store.compact_filters.kept(0, 39)
-        with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
+        with pytest.raises(StoreCorruptError, match=f"{path}: damaged"):
             store.compact_filters.is_kept(hashes[0], data[0])

@@ -333,7 +333,7 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     db.write_bytes(db.read_bytes()[:-4096])
     code, events, errors = once(node.place, "--db", db, ADDRESS)
     assert (code, events, errors.count("\n")) == (2, [], 1)
-    assert errors.startswith(f"spvfilter: {db}: is damaged: ")
+    assert errors.startswith(f"spvfilter: {db}: damaged: ")
     assert errors.endswith("; restore a backup, or run spvfilter watch with --rebuild, which keeps the watch list\n")
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
     assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])

@@ -161,8 +161,8 @@ def test_known_inputs_suffice_for_the_fee_warning() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((), "0 values for 1 inputs"),
-        ((1, 2), "2 values for 1 inputs"),
+        ((), "expected 1 value, one for each input, not 0"),
+        ((1, 2), "expected 1 value, one for each input, not 2"),
         ((-1,), "-1 is not an amount in satoshi"),
         ((MAX_MONEY + 1,), f"{MAX_MONEY + 1} is not an amount in satoshi"),
         ((99_999,), "the inputs are worth 99999 satoshi, less than the 100000 of the outputs"),

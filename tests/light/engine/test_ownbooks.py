@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spvfilter.errors import ParameterError, TxConflictError
+from spvfilter.errors import ParameterError, TxConflictError, counted
 from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -48,7 +48,7 @@ def test_an_output_that_does_not_exist_is_refused(wallet: Wallet) -> None:
         number = len(Transaction.parse(each).outputs)
         told = str(refusal(wallet, tx([TxIn(txid(each), number)], [TxOut(1, OURS)])))
         assert f"it spends output {number} of" in told
-        assert f"which has only {number} outputs" in told
+        assert f"which has only {counted(number, 'output')}" in told
 
 
 def test_an_input_that_a_block_spends_is_refused(wallet: Wallet) -> None:
