@@ -1,4 +1,4 @@
-"""Accounts of a watch list: their names, and the account of each entry outside their keychains."""
+"""Accounts of a watch list: their names, and the account of each entry that belongs to no keychain."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_NAME = 255
 
 
 def normalized(name: str) -> str:
-    """Return a name as it is stored and compared (Unicode NFC), so that é is the same name as one character or two."""
+    """Return a name as it is stored and compared: in Unicode NFC, so é may be typed as one character or as two."""
     return unicodedata.normalize("NFC", name) if isinstance(name, str) else name
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an account as it is stored (Unicode NFC).
+    """Check the name of an account, and return it as it is stored (Unicode NFC).
 
-    Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
+    Raises ParameterError if a line of a text file cannot contain the name, or if it may be a private key.
     """
     if not isinstance(name, str):
         raise ParameterError(f"an account's name must be text, not {type(name).__name__}")
@@ -46,14 +46,14 @@ def checked_name(name: str) -> str:
 
 @dataclass(slots=True)
 class Accounts:
-    """The accounts of a watch list. A keychain knows the account of its scripts; `entries` covers the other entries."""
+    """The accounts of a watch list. A keychain knows its own account; `entries` covers entries outside keychains."""
 
     names: dict[str, None] = field(default_factory=dict)
     """Names in the order in which the accounts were added."""
     entries: dict[int, str] | EntryAccounts = field(default_factory=dict)
     """Account of an entry, by the number of the entry."""
     current: str | None = None
-    """Account of new entries in the list; None for no account."""
+    """Account of new entries in the list, or None for no account."""
 
     def check(self, name: str) -> None:
         """Raise UnknownAccountError if there is no account with this name."""
@@ -63,7 +63,7 @@ class Accounts:
     def rename(self, old: str, new: str) -> None:
         """Rename an account, which keeps its place.
 
-        Raises UnknownAccountError, and ParameterError if the name is taken.
+        Raises UnknownAccountError if there is no account `old`, and ParameterError if the new name is taken.
         """
         self.check(old)
         if (new := checked_name(new)) in self.names and new != old:
@@ -76,11 +76,11 @@ class Accounts:
         return Accounts(self.names.copy(), self.entries.copy())
 
     def without(self, gone: Sequence[int], name: str | None) -> Accounts:
-        """Return a copy without some entries and without an account. The numbers of later entries are lower.
+        """Return a copy without some entries and without an account. Later entries get lower numbers.
 
         Args:
-            gone: Numbers of the missing entries, in ascending order.
-            name: Name of the missing account, if there is one.
+            gone: Numbers of the entries to leave out, in ascending order.
+            name: Name of the account to leave out, or None.
         """
         removed = frozenset(gone)
         entries = {
@@ -98,7 +98,7 @@ class AccountPlan(NamedTuple):
     name: str
     """Name of the account."""
     keychains: tuple[tuple[Keychain, list[tuple[bytes, ...]]], ...]
-    """New keychains with empty windows, each with the scripts to watch by index."""
+    """New keychains with empty windows, each with the scripts to watch at each index."""
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """New entries outside keychains, as `WatchList.entries` lists them."""
     claimed: tuple[int, ...]
@@ -106,7 +106,7 @@ class AccountPlan(NamedTuple):
     adopted: tuple[str, ...]
     """Names of keychains that did not belong to an account."""
     labels: tuple[tuple[bytes, str], ...]
-    """Scripts with a label of their own."""
+    """Scripts that have a label of their own, with that label."""
 
     @property
     def chains(self) -> list[Keychain]:
@@ -123,10 +123,10 @@ class AccountPlan(NamedTuple):
 
 
 def same_elsewhere(found: Collection[tuple[Keychain, int] | None]) -> Keychain | None:
-    """Return the keychain whose first index has the same scripts as a keychain's first index in the other list.
+    """Return the keychain at whose index 0 all of some scripts were found, or None.
 
     Args:
-        found: Keychain and index of each of these scripts in the other watch list; None for a script without keychain.
+        found: Keychain and index of each script, or None for a script that belongs to no keychain.
     """
     owners = {(place[0].name, place[1]) if place is not None else None for place in found}
     first = next(iter(found), None)

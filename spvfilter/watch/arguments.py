@@ -12,18 +12,18 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch.descriptor.keys import secret_in
 
 EntryName = str | bytes | OutPoint
-"""A line of a watch list's file, such as an address, or a scriptPubKey, or an outpoint."""
+"""An entry as a program names it: a line of a watch list's file, such as an address; a scriptPubKey; or an outpoint."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Control characters and line ends, which a line of a text file writes as escapes."""
+"""Control characters and line ends, which are escaped on a line of a text file."""
 _NEVER = re.compile("[\x00\ud800-\udfff]")
 _MOST_LABEL = 10_000
-"""Most characters of a label (our choice): each row of a scan's results has the label of its entry."""
+"""Largest length of a label in characters (our choice): each row of a scan's results repeats the label of its entry."""
 
 
 def checked_label(label: str | None) -> str | None:
-    """Return a label without surrounding white space. None if the label is empty.
+    """Return a label without surrounding white space, or None if the label is empty.
 
-    A label may contain line ends and tabs, as in JSON (BIP-329). Raises ParameterError for a label that is too long or
+    A label may contain line ends and tabs, as in JSON (BIP-329). Raises ParameterError if the label is too long, or
     contains NUL or surrogates.
     """
     if label and not isinstance(label, str):
@@ -44,7 +44,7 @@ def label_line(label: str) -> str:
 
 
 def label_of_line(text: str) -> str:
-    """Return the label for which `label_line` returned `text`. Any other text is itself the label."""
+    """Return the label that `label_line` wrote as `text`. Any other text is itself the label."""
     if len(text) > 2 and text[0] == text[-1] == '"' and "\\" in text:
         try:
             label = json.loads(text)
@@ -62,15 +62,15 @@ def check_not_private(label: str | None) -> None:
 
 
 def script_of(script: object) -> bytes:
-    """Return the result of a keychain's `script_at` as bytes, or unchanged if its type is wrong.
+    """Return the result of a keychain's `script_at` as bytes, or unchanged if it has the wrong type.
 
-    Keychain rejects such an object later.
+    Keychain later rejects an object of the wrong type.
     """
     return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]
 
 
 def single_script(script_at: Callable[[int], object], index: int) -> tuple[bytes, ...]:
-    """Return the script of an index as a tuple of one, for a keychain whose function returns one script."""
+    """Return the script of an index as a one-element tuple, for a keychain whose function returns a single script."""
     return (script_of(script_at(index)),)
 
 

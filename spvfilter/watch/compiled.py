@@ -14,13 +14,13 @@
 | | labels: u32 number n, n × u32 entry in ascending order, n × u32 end of its text, the texts in UTF-8 |
 | | accounts: u32 names, each u32 size and UTF-8; then runs of u32 first entry, u32 entries, u32 name |
 | | the network's name |
-| 32 | SHA-256 of all bytes before |
+| 32 | SHA-256 of all preceding bytes |
 
 The header is little-endian. Numbers in the sections are in the machine's byte order, which the image records. Each
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
 A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the order of the
-records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match.
+records and of the labels, the outpoints and the accounts. An entry or label is read only when it matches.
 
 No contents can make matching read beyond the file or loop forever, but wrong contents can hide entries. `verify` reads
 everything.
@@ -57,13 +57,13 @@ _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
 READ_BELOW = 64_000_000
-"""Smallest compiled list that is mapped, in bytes (our choice). Smaller ones are read."""
+"""Size in bytes from which a compiled list is mapped (our choice). Smaller lists are copied into memory."""
 Pieces = list[bytes | memoryview]
 _PIECE = 1 << 24  # Bytes that are hashed at once.
 
 
 class MappedFile(mmap.mmap):
-    """A mapped file that knows its path."""
+    """A memory-mapped file that remembers its path."""
 
     path: str
     """Absolute path of the file."""
@@ -71,7 +71,7 @@ class MappedFile(mmap.mmap):
     """Status of the file when it was mapped."""
 
     def is_changed(self) -> bool:
-        """Return True if the file was changed in place. It does not matter if another file replaced it."""
+        """Return True if the file was changed in place. It does not count if another file replaced it."""
         try:
             now = os.stat(self.path)  # noqa: PTH116  pathlib takes long to import
         except OSError:
@@ -81,7 +81,7 @@ class MappedFile(mmap.mmap):
 
 
 def mapped(file: BinaryIO) -> MappedFile:
-    """Map a whole file. Raises OSError if it cannot be mapped, such as an empty file or a pipe."""
+    """Map a whole file. Raises OSError if that is impossible, as for an empty file or a pipe."""
     try:
         status = os.fstat(file.fileno())
         made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -94,7 +94,9 @@ def mapped(file: BinaryIO) -> MappedFile:
 
 
 def contents_of(file: BinaryIO) -> memoryview:
-    """Return the bytes of a compiled list. A small file is read, so it may change later; a large one is mapped.
+    """Return the bytes of a compiled list.
+
+    A small file is copied into memory, so later changes to it do no harm; a large one is mapped.
 
     Raises OSError if the file cannot be read or is not a regular file.
     """
@@ -150,7 +152,7 @@ def _sections(raw: memoryview) -> _Sections:
         why = f"{version}, but this version of spvfilter reads {_VERSION}: rebuild the file"
         raise FormatError(why, offset=8, field="version")
     if size != len(raw):
-        why = f"{size:,} bytes, but the file has {len(raw):,}: it is truncated or damaged; rebuild it"
+        why = f"{size:,} bytes, but the file is {len(raw):,} bytes long: it is truncated or damaged; rebuild it"
         raise FormatError(why, offset=16, field="size")
     *starts, end = _starts((*sizes, named))
     if named > _MOST_NAME or end + _DIGEST_SIZE != size:
@@ -170,7 +172,7 @@ def parsed(raw: memoryview) -> Contents:
 
 
 def _labels(raw: memoryview, entries: int) -> EntryLabels:
-    """Return the labels. Raises FormatError unless their entries and their texts are in order."""
+    """Return the labels. Raises FormatError unless the entry numbers and the offsets of the texts ascend."""
     count = _NUMBER.unpack_from(raw)[0] if len(raw) >= 4 else -1
     if count < 0 or 4 + 8 * count > len(raw):
         raise FormatError("truncated: the entries and texts do not fit", offset=0, field="labels")
@@ -184,7 +186,7 @@ def _labels(raw: memoryview, entries: int) -> EntryLabels:
 
 
 def _accounts(raw: memoryview, entries: int) -> Accounts:
-    """Return the accounts. Raises FormatError for malformed bytes, wrong names, and runs that are not in order."""
+    """Return the accounts. Raises FormatError if bytes are malformed, a name is invalid, or runs are out of order."""
     made, at = Accounts(), 4
     try:
         (names,) = _NUMBER.unpack_from(raw)
@@ -211,7 +213,7 @@ def _accounts(raw: memoryview, entries: int) -> Accounts:
 
 
 def _packed_labels(labels: Mapping[int, str]) -> Pieces:
-    """Return the labels as pieces of bytes. Raises ParameterError for more than 4 GB of labels."""
+    """Return the labels as pieces of bytes. Raises ParameterError if they exceed 4 GB."""
     pieces = [piece.cast("B") for piece in packed_texts(labels)]
     return [_NUMBER.pack(len(pieces[0]) // _NUMBER.size), *pieces]
 
@@ -239,7 +241,7 @@ def write(
 ) -> None:
     """Write a compiled list, which atomically replaces the file at `path`.
 
-    Raises ParameterError for more than 4 GB of labels, and OSError if the file cannot be written.
+    Raises ParameterError if the labels exceed 4 GB, and OSError if the file cannot be written.
     """
     sections: list[Pieces] = [[new_image(table)], _packed_labels(labels), _packed_accounts(accounts)]
     sections.append([network.encode("ascii")])
@@ -272,7 +274,7 @@ def new_image(table: WatchTable) -> memoryview:
 
 
 def image_of(table: WatchTable) -> memoryview:
-    """Return the image that a table was made from if the table has not changed, otherwise a new image."""
+    """Return the image that a table was made from, or a new image if the table has changed since then."""
     given = table.image()
     return new_image(table) if given is None else given
 
@@ -288,7 +290,7 @@ def _digest(raw: memoryview) -> bytes:
 
 
 class ReplacedListError(Exception):
-    """A compiled list was removed or replaced, so another process can no longer map the same list."""
+    """The file of a compiled list was removed or replaced, so another process can no longer map the same list."""
 
 
 def check_unchanged(table: WatchTable) -> None:
@@ -299,7 +301,7 @@ def check_unchanged(table: WatchTable) -> None:
 def check_image(image: memoryview | None) -> None:
     """Raise SourceError if an image is in a file that was changed in place.
 
-    A table forgets its image when it learns outpoints, so a caller may keep the image for this check.
+    A table forgets its image when it learns outpoints, so keep the image if you need this check afterwards.
     """
     if image is not None and isinstance(file := image.obj, MappedFile) and file.is_changed():
         raise SourceError(
@@ -322,7 +324,7 @@ class ImagePlace(NamedTuple):
 
     @classmethod
     def of(cls, table: WatchTable) -> Self | None:
-        """Return the place of a table's image. None if it is not in a file, or if the table has changed.
+        """Return the place of a table's image, or None if the image is not in a file or the table has changed.
 
         Raises SourceError if the file was changed in place.
         """
@@ -376,7 +378,7 @@ def verify(path: Path) -> int:
 
 
 def _verify_image(image: memoryview, table: WatchTable) -> None:
-    """Raise FormatError unless an image has the bytes that its entries give."""
+    """Raise FormatError unless an image consists of the bytes that its entries produce."""
     if table.image_size() != len(image):
         raise FormatError("not that of its entries", offset=0, field="size")
     room = bytearray(len(image))
@@ -386,7 +388,7 @@ def _verify_image(image: memoryview, table: WatchTable) -> None:
 
 
 def _verify_labels(contents: Contents) -> None:
-    """Raise FormatError for labels that a list must not contain."""
+    """Raise FormatError if a label is not allowed in a list."""
     for at in range(len(contents.labels)):
         text = contents.labels.text(at)
         try:

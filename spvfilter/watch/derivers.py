@@ -1,11 +1,11 @@
 """Derivers: processes that derive the scripts of descriptors in parallel.
 
-A script takes 10 to 20 microseconds, and Python's part of it holds the GIL, so 400,000 scripts occupy one core for up
-to eight seconds.
+Deriving a script takes 10 to 20 microseconds, and the Python part of it holds the GIL, so 400,000 scripts occupy one
+core for up to eight seconds.
 
 A deriver is a new Python process that imports only this package. `multiprocessing` would import the program's main
-module again, and so run a program twice that has no `if __name__ == "__main__"`. A deriver reads descriptors, which
-contain only public keys, from its standard input, and writes scripts to its standard output.
+module again, and so run a program without `if __name__ == "__main__"` a second time. A deriver reads descriptors, which
+contain only public keys, from standard input, and writes scripts to standard output.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from spvfilter.watch.descriptor.descriptor import Descriptor, LazyDescriptor, pa
 from spvfilter.watch.keychain import Keychain
 
 MIN_KEYS = 50_000
-"""Smallest number of keys for which derivers are started (our choice): one core derives that many in about a second."""
+"""Number of keys from which derivers are started (our choice). One core derives that many in about a second."""
 MAX_DERIVERS = 8
-"""Largest number of derivers at the same time (our choice)."""
+"""Largest number of derivers that run at the same time (our choice)."""
 _PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
 
 Window = list[tuple[bytes, ...]]
@@ -50,7 +50,7 @@ class _Span(NamedTuple):
 
 
 def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
-    """Return the scripts of indexes of keychains, by the name of the keychain, derived in several processes.
+    """Derive the scripts of keychains' indexes in several processes, and return them by the name of the keychain.
 
     The result is empty if there are fewer than MIN_KEYS keys to derive or only one core, or if a process fails.
     Keychains without a descriptor are left out.
@@ -81,13 +81,13 @@ def _cores() -> int:
 
 
 def _is_python() -> bool:
-    """Return True if `sys.executable` is a Python, and not a program that contains one."""
+    """Return True if `sys.executable` is a Python interpreter, not a program that embeds one."""
     name = os.path.basename(sys.executable or "").lower()  # noqa: PTH119  pathlib takes long to import
     return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
 
 
 def _shares(spans: Sequence[_Span], number: int) -> Iterator[list[_Span]]:
-    """Yield parts of the spans with equally many indexes. A span may be split."""
+    """Divide the spans into shares with about the same number of indexes. A span may be split."""
     total = sum(each.end - each.first for each in spans)
     size, share, left = -(-total // number), list[_Span](), -(-total // number)
     for span in spans:
@@ -152,7 +152,7 @@ def _joined(found: Iterable[tuple[_Span, Window]]) -> dict[str, Window]:
 
 
 def serve() -> None:
-    """Read spans from the standard input, and write their scripts to the standard output. A deriver calls this."""
+    """Read spans from standard input, and write their scripts to standard output. A deriver runs this function."""
     windows = []
     for text, network, first, end in json.loads(sys.stdin.buffer.read()):
         (descriptor,) = parse_descriptor(text, Network.named(network), is_stored=True)

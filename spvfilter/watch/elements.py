@@ -1,4 +1,4 @@
-"""The elements of a watch list to look up in BIP-37 and BIP-158 filters."""
+"""The elements of a watch list: those of its BIP-37 filter, and the scripts to look up in BIP-158 filters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OP_RETURN = 0x6A
 
 
 def _refuse(patterns: list[str]) -> None:
-    """Raise InexpressibleError if there are data prefixes or script types, in hex."""
+    """Raise InexpressibleError if there are data prefixes or script types. `patterns` lists them in hex."""
     if patterns:
         message = "filters cannot find data prefixes or script types: scan blocks for them"
         raise InexpressibleError(message, tuple(patterns))
@@ -24,12 +24,12 @@ def refuse_silent(names: list[str]) -> None:
 
 
 def _is_witness_program(script: bytes) -> bool:
-    """Return True for the scripts of segwit addresses, which push once (Core CScript::IsWitnessProgram)."""
+    """Return True if a script is that of a segwit address, which pushes once (Core CScript::IsWitnessProgram)."""
     return 4 <= len(script) <= 42 and script[1] == len(script) - 2 and (not script[0] or 0x51 <= script[0] <= 0x60)
 
 
 def bloom_elements(table: WatchTable) -> list[bytes]:
-    """Implements WatchList.bloom_elements for the watch list with this table.
+    """Return the elements of a BIP-37 filter, as WatchList.bloom_elements does, for the entries in a table.
 
     Raises InexpressibleError if scripts push no data.
     """
@@ -55,14 +55,14 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
 
 
 def gcs_elements(table: WatchTable, first: int = 0) -> list[bytes]:
-    """Implements WatchList.gcs_elements for the watch list with this table.
+    """Return the scripts to look up in a BIP-158 filter, as WatchList.gcs_elements does, for the entries in a table.
 
     Args:
         table: The table.
-        first: Number of the first entry whose script is returned. The scripts of known outpoints are always included.
+        first: Number of the first entry to include. The scripts of known outpoints are always included.
 
     Raises:
-        InexpressibleError: Compact filters cannot find one of these entries.
+        InexpressibleError: Compact filters cannot find one of the entries.
     """
     scripts: dict[bytes, None] = {}
     hidden, patterns = list[str](), list[str]()

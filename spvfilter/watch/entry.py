@@ -32,11 +32,11 @@ class Uri(NamedTuple):
     """The parts of a `bitcoin:` URI (BIP-21, BIP-321) that matter to a watch list."""
 
     address: str | None
-    """Address after `bitcoin:`. None if there is none."""
+    """Address after `bitcoin:`, or None if there is none."""
     others: tuple[tuple[str, str], ...]
     """Addresses in parameters such as `bc=` and `tb=`, as pairs (name of the parameter, address)."""
     label: str | None
-    """The label. None if the URI has none."""
+    """The label, or None if the URI has none."""
 
 
 class EntrySink(Protocol):
@@ -64,8 +64,8 @@ def is_kind(text: str) -> bool:
 def add_entry(watch: EntrySink, text: str, label: str | None = None) -> None:
     """Parse the text of an entry, and add the entry to `watch`.
 
-    Raises AddressError for an invalid address, DescriptorError for an invalid descriptor or extended key, and
-    ParameterError for an invalid URI or label. The message says what was found and what to do.
+    Raises AddressError if an address is invalid, DescriptorError if a descriptor or extended key is, and ParameterError
+    if a URI or label is. The message says what was found and what to do.
     """
     if is_uri(text):
         uri = parse_uri(text)
@@ -83,8 +83,8 @@ def add_entry(watch: EntrySink, text: str, label: str | None = None) -> None:
 def parse_uri(text: str) -> Uri:
     """Return the contents of a `bitcoin:` URI (BIP-21, BIP-321).
 
-    Raises ParameterError for a URI that is too long, requires an unknown parameter, or has two labels, and AddressError
-    for a URI without an address.
+    Raises ParameterError if the URI is too long, requires an unknown parameter or has two labels, and AddressError if
+    it contains no address.
     """
     if len(text) > _LONGEST_URI:
         raise ParameterError(f"a bitcoin: URI of {len(text):,} characters, expected at most {_LONGEST_URI:,}")
@@ -145,7 +145,7 @@ def _percent_decoded(value: str) -> str:
 
 
 def explained(text: str) -> str | None:
-    """Return an error message for text that is certainly not an address. None if it may be one.
+    """Return an error message for text that is certainly not an address, or None if it may be one.
 
     The message says what the text looks like and what to do. It never repeats the text, which may be a secret.
     """
@@ -168,7 +168,7 @@ def explained(text: str) -> str | None:
         return "this looks like a seed phrase: keep it secret; give the wallet's addresses or its descriptor"
     if (found := _SEPARATED.search(text)) and found.start() >= _SHORTEST:
         name = {";": "';'", "\t": "a tab", "|": "'|'"}[found[0]]
-        return f"separated by {name}: write a comma between address and label"
+        return f"the address and its label are separated by {name}: write a comma between them"
     if text.find(" ") >= _SHORTEST:
         return "a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"
     return None

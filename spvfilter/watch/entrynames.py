@@ -14,9 +14,9 @@ from spvfilter.watch.watchlist import WatchList
 
 
 def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKind, bytes], ...]:
-    """Return entries as `WatchList.entries` lists them. A public key (`pubkey:HEX`) means the entries of its scripts.
+    """Return entries as `WatchList.entries` lists them. A public key (`pubkey:HEX`) stands for its scripts' entries.
 
-    Raises ParameterError if a value is not an entry, or if none is given.
+    Raises ParameterError if a value is not an entry, or if there are no values.
     """
     made = WatchList(network)
     for entry in entries:

@@ -13,11 +13,11 @@ from spvfilter.errors import ParameterError
 
 _MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
 RUN = struct.Struct("=III")
-"""A run of successive entries with the same account: the first entry, their number, and the account's number."""
+"""A run of successive entries with the same account: the first entry, the count, and the number of the account."""
 
 
 class EntryTexts(MutableMapping[int, str]):
-    """Texts by the number of the entry. Unchanged texts are read from the mapped file."""
+    """Texts by entry number. Unchanged texts are read from the mapped file."""
 
     def __init__(self, changed: dict[int, str | None]) -> None:
         self._changed = changed  # None: the text was removed
@@ -67,7 +67,7 @@ class EntryTexts(MutableMapping[int, str]):
 
 
 class _Pairs(ItemsView[int, str]):
-    """A view that does not look each entry up."""
+    """An items view that iterates without looking up each entry."""
 
     _mapping: EntryTexts
 
@@ -76,7 +76,7 @@ class _Pairs(ItemsView[int, str]):
 
 
 class EntryLabels(EntryTexts):
-    """The labels of a compiled list. Each is decoded when it is read.
+    """The labels of a compiled list. A label is not decoded until it is read.
 
     Characters that a label must not contain are replaced by U+FFFD.
 
@@ -84,7 +84,7 @@ class EntryLabels(EntryTexts):
         entries: The entries that have a label, in ascending order.
         ends: The offset at which each label ends in `texts`, in ascending order.
         texts: The concatenated labels in UTF-8.
-        changed: Later changes; None for a label that was removed.
+        changed: Later changes, or None for a label that was removed.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class EntryLabels(EntryTexts):
 
 
 def packed_texts(labels: Mapping[int, str]) -> tuple[memoryview, memoryview, memoryview]:
-    """Return EntryLabels' arguments for some labels: the entries, the ends and the texts.
+    """Return the first three arguments of EntryLabels for these labels: the entries, the ends and the texts.
 
-    Raises ParameterError for more than 4 GB of labels.
+    Raises ParameterError if the labels exceed 4 GB.
     """
     if isinstance(labels, EntryLabels) and not labels.is_changed:
         return labels.sections
@@ -154,7 +154,7 @@ class EntryAccounts(EntryTexts):
     Args:
         runs: Runs of entries, in ascending order.
         names: Names of the accounts by their numbers.
-        changed: Later changes; None for an entry that left its account.
+        changed: Later changes, or None for an entry that left its account.
     """
 
     def __init__(self, runs: memoryview, names: Sequence[str], changed: dict[int, str | None] | None = None) -> None:

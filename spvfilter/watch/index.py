@@ -1,7 +1,7 @@
 """TxOutIndex: the entries of a watch list, with their labels, accounts, windows and known outpoints.
 
-A WatchList is a program's interface to such an index. A wallet's books start with a copy of the program's index, and
-change it in two phases: a thread may compute a change, which takes effect once it is stored.
+A WatchList is a program's interface to such an index. A wallet's books start with a copy of the program's index and
+change it in two phases. A thread may compute a change, which takes effect only once it has been stored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def keychain_from(descriptor: Descriptor, label: str | None, lookahead: int) -> 
 
 
 class TxOutIndex:
-    """The entries of a watch list, and the outpoints that pay them. It parses no text, and no client locks it.
+    """The entries of a watch list, and the outpoints that pay them. An index parses no text, and no client locks it.
 
     Args:
         network: Network of the entries.
@@ -67,7 +67,7 @@ class TxOutIndex:
         self.windows: Windows = Windows(self.table)
         """The keychains and their windows."""
         self.owners: Accounts = Accounts()
-        """The accounts, and the entries that belong to them without a keychain."""
+        """The accounts, and the entries outside keychains that belong to them."""
 
     def __len__(self) -> int:
         """Return the number of entries in the list. Learned outpoints do not count."""
@@ -105,7 +105,7 @@ class TxOutIndex:
         return self.own_labels.get(entry)
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of the entry with this number. None if the entry is in no keychain."""
+        """Return the keychain and the index of the entry with this number, or None if the entry is in no keychain."""
         return self.windows.at(entry)
 
     @property
@@ -127,7 +127,7 @@ class TxOutIndex:
         return normalized(name) in self.owners.names
 
     def chosen_keychain(self, name: str | None) -> Keychain:
-        """Return the keychain that `Windows.chosen` returns. Raises ParameterError."""
+        """Return the keychain that `Windows.chosen` returns. Raises the same errors."""
         account = None if name is None else normalized(name)
         return self.windows.chosen(account if account in self.owners.names else name, self.owners.names.keys())
 
@@ -137,7 +137,7 @@ class TxOutIndex:
         The result is empty if the text is something else, such as an address.
 
         Raises:
-            ParameterError: The list lacks a keychain of the descriptor.
+            ParameterError: The list does not contain the descriptor's keychains.
             DescriptorError: The descriptor is malformed.
         """
         if self.windows.get(text) is not None:
@@ -159,15 +159,15 @@ class TxOutIndex:
         return names
 
     def account(self, entry: int) -> str | None:
-        """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
+        """Return the account of the entry with this number in the table, or None if the entry belongs to no account."""
         return self.owners.entries.get(entry) or self.windows.account_at(entry)
 
     def account_of(self, entry: int, script: bytes | None) -> str | None:
-        """Return the account of a match: that of its script, or else that of its entry.
+        """Return the account of a match, which is that of its script or else that of its entry.
 
         Args:
             entry: Number of the entry that matched.
-            script: Script of the output; None if it is unknown.
+            script: Script of the output, or None if it is unknown.
         """
         if not self.owners.names:
             return None
@@ -178,9 +178,9 @@ class TxOutIndex:
         return owner
 
     def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
+        """Return the numbers of an account's entries, as two lists: entries to remove with it, and entries to keep.
 
-        Entries stay if another account contains them, or if a keychain outside the account also derives them. Both
+        An entry is kept if another account contains it, or if a keychain outside the account also derives it. Both
         lists are in ascending order.
 
         Raises:
@@ -243,13 +243,13 @@ class TxOutIndex:
         return gcs_elements(self.table, first)
 
     def gcs_scripts(self, first: int = 0) -> list[bytes]:
-        """Return the scripts of `gcs_elements`, for a search that reads every block if the list contains sp()."""
+        """Return the scripts of `gcs_elements`, even if the list contains sp() and a search reads every block."""
         return gcs_elements(self.table, first)
 
     def add_payment(self, name: str, script: bytes, found: Found) -> int | None:
         """Watch the script of a silent payment to a keychain, and return the number of its entry.
 
-        Returns None if the keychain already found the script, or if the list has no such keychain.
+        Returns None if the keychain has already found the script, or if the list has no such keychain.
         """
         keychain = self.windows.get(name)
         if not is_silent(keychain):
@@ -280,10 +280,10 @@ class TxOutIndex:
 
         Args:
             names: Names of the keychains.
-            label: The new label; None removes the old label.
+            label: The new label, or None to remove the old one.
 
         Returns:
-            The numbers of the entries in the keychains' windows whose label changes as well.
+            The numbers of the entries in the keychains' windows whose label therefore changes.
 
         Raises:
             ParameterError: The label is invalid, or the list has no such keychain.
@@ -301,15 +301,15 @@ class TxOutIndex:
         return [entry for entry, old in zip(entries, before, strict=True) if self.label(entry) != old]
 
     def disown(self, entry: int) -> None:
-        """Remove the label and the account of the entry with this number, but not those of its keychain."""
+        """Remove the label and the account of the entry with this number, but keep those of its keychain."""
         self.own_labels.pop(entry, None)
         self.owners.entries.pop(entry, None)
 
     def plan_account(self, more: TxOutIndex, *, extend: bool = True) -> AccountPlan:
-        """Return the changes that add the account in another list, which `of_account` made, to this list.
+        """Return the changes that add an account to this list, given a list that `of_account` made.
 
         Args:
-            more: The other list.
+            more: The list with the account.
             extend: False to refuse to add sources to an existing account.
 
         Raises:
@@ -354,7 +354,7 @@ class TxOutIndex:
         return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted), labels)
 
     def _missing_labels(self, more: TxOutIndex) -> Iterator[tuple[bytes, str]]:
-        """Yield scripts of another list with a label of their own, which they lack in this list."""
+        """Yield the scripts that have a label of their own in another list but not in this one, with that label."""
         for number, (kind, script, _) in enumerate(more.entries()):
             label = more.own_label(number)
             if label is not None and kind == EntryKind.SCRIPT and self.own_label(self.table.find(kind, script)) is None:
@@ -381,7 +381,7 @@ class TxOutIndex:
     def take_account(self, plan: AccountPlan) -> bool:
         """Watch the account that `plan_account` planned, even while a client uses the list.
 
-        The windows of the new keychains become those of the plan. Returns True if a window must move now.
+        The new keychains get the windows in the plan. Returns True if a window must move now.
         """
         name, accounts = plan.name, self.owners
         accounts.names.setdefault(name)
@@ -417,7 +417,7 @@ class TxOutIndex:
         self.windows.rename_account(old, new)
 
     def without_account(self, name: str) -> TxOutIndex:
-        """Return a list for `replace_with` that lacks an account, its keychains and its entries.
+        """Return a list for `replace_with` without an account, its keychains and its entries.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -425,14 +425,14 @@ class TxOutIndex:
         return self.without_entries(self.entries_of_account(name)[0], name)
 
     def without_entries(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
-        """Return a list for `replace_with` that lacks some entries, and the outpoints that only they matched.
+        """Return a list for `replace_with` without some entries and without the outpoints that only they matched.
 
         Its keychains are those of this list. Do not leave out their scripts: a keychain assumes that all scripts in its
         window are watched.
 
         Args:
-            numbers: Numbers in the table of the entries to leave out.
-            account: Account to leave out with its keychains. In this case, `numbers` includes its entries.
+            numbers: Numbers, in the table, of the entries to leave out.
+            account: Account to leave out with its keychains. If given, `numbers` must include its entries.
         """
         left = self.without_coins(numbers, account)
         left.take_coins(self, numbers)
@@ -441,7 +441,7 @@ class TxOutIndex:
     def without_coins(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
         """Like `without_entries`, but leave out all outpoints. `take_coins` adds them later.
 
-        Another thread may call this as long as no entry, label or window changes.
+        Another thread may call this while no entry, label or window changes.
         """
         steps = self.without_coins_in_steps(numbers, account)
         while True:
@@ -454,7 +454,7 @@ class TxOutIndex:
     def without_coins_in_steps(
         self, numbers: Collection[int], account: str | None = None
     ) -> Generator[None, None, TxOutIndex]:
-        """Do the work of `without_coins` in steps of about two milliseconds. Meanwhile, no entry may come or go."""
+        """Do the work of `without_coins` in steps of about two milliseconds, between which no entry may come or go."""
         left, gone, removed = TxOutIndex(self.network), sorted(numbers), frozenset(numbers)
         kept = bytearray(b"\1") * len(self.table)
         for number in gone:
@@ -473,7 +473,7 @@ class TxOutIndex:
         return left
 
     def take_coins(self, before: TxOutIndex, numbers: Collection[int]) -> list[bytes]:
-        """Take over the outpoints of `before`, from which `without_coins` made this list without the entries `numbers`.
+        """Take over the outpoints of `before`. This list was made from it by `without_coins`, leaving out `numbers`.
 
         Returns the scripts of outpoints that only these entries matched.
         """
@@ -488,7 +488,7 @@ class TxOutIndex:
 
         Args:
             outpoint: The outpoint.
-            coin: The coin.
+            coin: The facts about the outpoint.
             gone: Numbers of the removed entries, in ascending order.
             removed: The same numbers as a set.
 
@@ -508,16 +508,16 @@ class TxOutIndex:
     def replace_with(self, other: TxOutIndex) -> None:
         """Replace the entries, labels and outpoints of this list with those of `other`.
 
-        `other` is a list that `without_entries` returned. Do not use it afterwards. The list's keychains remain the
-        same objects.
+        `other` is a list that `without_entries` returned. Do not use it afterwards. The keychains of this list remain
+        the same objects.
         """
         self.table, self.own_labels, self.owners = other.table, other.own_labels, other.owners
         self.windows.become(other.windows)
 
     def take_uses(self, other: TxOutIndex) -> Iterator[None]:
-        """Take over, in steps, the used indexes and longer windows of the keychains in `other`, a copy of this list.
+        """Take over the used indexes and longer windows of the keychains in `other`, a copy of this list, in steps.
 
-        The generator yields between steps of about two milliseconds. It derives no scripts. A script of several
+        The generator yields between steps of about two milliseconds. It derives no scripts. A script in several
         keychains gets the account that it has in `other`.
         """
         yield from self.windows.take_uses(other.windows)

@@ -1,4 +1,4 @@
-"""Keychain: the scripts of one branch of a wallet by index, and the window of indexes that are watched."""
+"""Keychain: the scripts of one branch of a wallet, by index, and the window of indexes that are watched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOKAHEAD = 1_000
 MAX_LOOKAHEAD = 10_000_000
 """Largest lookahead of a keychain, in indexes (our choice)."""
 MAX_WINDOW = 2 * MAX_LOOKAHEAD
-"""Largest window that a watch list's file may give a keychain, in indexes (our choice)."""
+"""Largest window that a saved watch list may give a keychain, in indexes (our choice)."""
 MAX_REVEALED = 10_000_000
 """Largest number of indexes that a keychain reveals (our choice)."""
 MAX_INDEXES = 1 << 31
@@ -27,19 +27,19 @@ MAX_INDEXES = 1 << 31
 MAX_DERIVATIONS = 1_000_000
 """Default limit on key derivations for the descriptors of one file: less than a minute (our choice)."""
 _PER_SECOND = 25_000
-"""Key derivations of one processor in a second, for the estimate of an error."""
+"""Key derivations that one processor makes in a second, for the estimate in an error message."""
 MAX_LISTED = 5
 """Largest number of keychains that an error lists (our choice)."""
 _MAX_SHOWN = 200
-"""Longest name in characters that an error lists in full (our choice). A descriptor of one key is shorter."""
+"""Length in characters up to which an error shows a name in full (our choice). Descriptors with one key are shorter."""
 _MAX_SCRIPT = 4_000_000
 """Largest size of a script in bytes: the largest size of a block."""
 _MAX_NAME = 200_000
-"""Largest length of a keychain's name in characters (our choice). A descriptor with 999 keys has 150,000 characters."""
+"""Largest length of a keychain's name in characters (our choice). A descriptor with 999 keys takes 150,000 of them."""
 
 
 class WindowSource(ABC):
-    """A source of the scripts of keychains, which derives one index or many together."""
+    """A source of a keychain's scripts, which derives one index or many in one call."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class WindowSource(ABC):
 
     @abstractmethod
     def window(self, indexes: range) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index, or raise any error."""
+        """Return the scripts of each index. It may raise any error."""
 
 
 @public
@@ -59,8 +59,8 @@ class Keychain:
     The window consists of the indexes below `end`, whose scripts are watched. The window ends at least `lookahead`
     indexes after the last used index and after the last revealed index, and it never shrinks.
 
-    An index becomes used when an output pays one of its scripts. It stays used even if the output is spent, or its
-    block disconnected, later. An index is revealed when `LightClient.reveal_address` gives its address to the program.
+    An index becomes used when an output pays one of its scripts. It stays used even if the output is later spent or its
+    block disconnected. An index is revealed when `LightClient.reveal_address` gives its address to the program.
 
     Each keychain belongs to one WatchList, which watches its scripts.
     """
@@ -79,21 +79,20 @@ class Keychain:
         descriptor: str | None = None,
         keys: int = 1,
     ) -> None:
-        """Make a keychain with an empty window.
+        """Create a keychain with an empty window.
 
         Args:
             name: Name of the keychain within the watch list, 1 to 200,000 printable characters.
-            scripts_at: Function that returns the scriptPubKeys of an index. For an index it must always return the
-                same scripts.
+            scripts_at: Function that returns the scriptPubKeys of an index. It must always return the same scripts for
+                the same index.
             label: Label of the scripts that have no label of their own.
             lookahead: Number of indexes to watch after the last used index, from 20 (the gap limit) to 10,000,000.
             size: Number of indexes that the keychain has.
-            descriptor: Descriptor from which a file or a database can restore the keychain. None if there is no
-                descriptor.
+            descriptor: Descriptor from which a file or a database can restore the keychain, or None if there is none.
             keys: Number of keys that each index derives.
 
         Raises:
-            ParameterError: The name or the lookahead is out of range.
+            ParameterError: The name is invalid, or the lookahead is out of range.
         """
         if not name.strip() or not name.isprintable() or len(name) > _MAX_NAME:
             raise ParameterError(
@@ -106,19 +105,19 @@ class Keychain:
         self.name = name
         """Name of the keychain within the watch list."""
         self.label = label
-        """Label of the keychain's scripts that have no label of their own. None if the keychain has no label."""
+        """Label of the keychain's scripts that have no label of their own, or None if the keychain has no label."""
         self.lookahead = lookahead
         """Number of indexes to watch after the last used index."""
         self.size = size
         """Number of indexes that the keychain has."""
         self.descriptor = descriptor
-        """The keychain's output descriptor. None if a function derives the scripts."""
+        """The keychain's output descriptor, or None if a function derives the scripts."""
         self.keys = keys
         """Number of keys that each index derives."""
         self.scripts_at = scripts_at
         """Function that returns the scriptPubKeys of an index."""
         self.account: str | None = None
-        """Name of the account that the keychain belongs to. None if it belongs to no account."""
+        """Name of the account that the keychain belongs to, or None if it belongs to no account."""
         self.is_dormant = False
         """True if the window cannot grow, because no function derives more scripts."""
         self._end = 0
@@ -126,9 +125,9 @@ class Keychain:
         self._last_used = -1
         self._seen: set[int] = set()  # indexes that unconfirmed transactions pay
         self.is_exclusive = False
-        """True if a program has stated that all addresses are revealed through this one database."""
+        """True if a program has promised that all addresses are revealed through this one database."""
         self._revealed = 0
-        """First index that no call has revealed or skipped."""
+        """First index after all indexes that calls have revealed or skipped."""
         self._next = 0  # all lower indexes are used, seen or revealed
         self._floor = 0  # end of the window in an earlier run
         self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
@@ -144,12 +143,12 @@ class Keychain:
 
     @property
     def last_used(self) -> int:
-        """The highest used index. It is -1 if no index is used."""
+        """The highest used index, or -1 if no index is used."""
         return self._last_used
 
     @property
     def used(self) -> Collection[int]:
-        """The indexes whose scripts outputs have paid."""
+        """The indexes whose scripts have been paid."""
         return self._used
 
     @property
@@ -170,14 +169,14 @@ class Keychain:
 
     @property
     def revealed(self) -> int:
-        """The first index after the highest revealed index. It is 0 if no index is revealed."""
+        """The first index after the highest revealed index, or 0 if no index is revealed."""
         return self._revealed
 
     @property
     def index_to_reveal(self) -> int | None:
         """The index to reveal next: the first one above all revealed and used indexes.
 
-        Indexes that an unconfirmed transaction pays are skipped. None if there are no more indexes.
+        It skips indexes that an unconfirmed transaction pays. None if there are no more indexes.
         """
         index = max(self._revealed, self._last_used + 1)
         while index in self._seen:
@@ -190,7 +189,7 @@ class Keychain:
         return min(self.size, max(self._floor, max(self._last_used + 1, self._revealed) + self.lookahead))
 
     def missing(self, margin: int = 0, most: int = MAX_WINDOW) -> range:
-        """Return the indexes of the scripts that `ahead` returns, for the same arguments."""
+        """Return the indexes of the scripts that `ahead` returns for the same arguments."""
         return range(self._end, min(self.size, self.required + margin, self._end + most))
 
     def derivations(self, margin: int = 0) -> int:
@@ -198,16 +197,16 @@ class Keychain:
         return self.keys * max(0, min(self.size, self.required + margin) - self._end)
 
     def see(self, index: int) -> None:
-        """Record that an unconfirmed transaction pays an index: `next_index` skips it, but the window does not move."""
+        """Record that an unconfirmed transaction pays an index. `next_index` skips it, but the window does not move."""
         self._seen.add(index)
 
     def reveal(self, index: int) -> bool:
-        """Mark an index and all lower ones as revealed. Return True if the window must move now."""
+        """Mark an index and all lower ones as revealed, and return True if the window must move now."""
         self._revealed = max(self._revealed, index + 1)
         return self._end < self.required
 
     def use(self, index: int) -> bool:
-        """Mark an index in the window as used. Return True if the window must move now.
+        """Mark an index in the window as used, and return True if the window must move now.
 
         Raises:
             ParameterError: The index is not in the window.
@@ -240,14 +239,14 @@ class Keychain:
             self._end, self._known = self._end + len(new), new[-1]
 
     def restore(self, count: int, last: tuple[bytes, ...]) -> None:
-        """Extend the window by `count` indexes that an earlier run derived. `last` contains the last scripts."""
+        """Extend the window by `count` indexes that an earlier run derived. `last` contains the last one's scripts."""
         self._end += count
         self._known = last if len(last) == 1 else ()  # the order in which several were derived is unknown
 
     def ahead(
         self, margin: int = 0, most: int = MAX_WINDOW, derived: list[tuple[bytes, ...]] | None = None
     ) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index that `grow` would add, changing nothing. Another thread may call this.
+        """Return the scripts of each index that `grow` would add, without changing anything. Any thread may call this.
 
         Args:
             margin: Number of indexes to add beyond the required end of the window.
@@ -269,7 +268,7 @@ class Keychain:
         return new
 
     def _window(self, indexes: range) -> list[tuple[bytes, ...]]:
-        """Derive the scripts of each index. Raises KeychainError."""
+        """Derive the scripts of each index. Raises KeychainError if that fails."""
         source = getattr(self.scripts_at, "__self__", None)
         if isinstance(source, WindowSource):
             with suppress(Exception):  # one by one, the error names the index
@@ -279,11 +278,11 @@ class Keychain:
     def _check(self, new: list[tuple[bytes, ...]]) -> None:
         """Raise KeychainError if an index has two different scripts, or if two indexes have the same scripts.
 
-        `new` has the scripts of each new index after the window.
+        `new` contains the scripts of each new index after the window.
         """
         if self._derived(self._end) != new[0]:
             raise KeychainError(
-                f"{self._shown}: two different scripts for index {self._end}: the function must always return the same"
+                f"{self._shown}: index {self._end} gave two different scripts: the function must always return the same"
                 " script for an index"
             )
         if len(set(new)) < len(new):
@@ -291,7 +290,7 @@ class Keychain:
             for index, scripts in enumerate(new, self._end):
                 if (before := first.setdefault(scripts, index)) != index:
                     raise KeychainError(
-                        f"{self._shown}: the indexes {before} and {index} have the same script, expected different ones"
+                        f"{self._shown}: indexes {before} and {index} have the same script, but they must differ"
                     )
 
     @property
@@ -306,7 +305,7 @@ class Keychain:
             ParameterError: The keychain has no such index.
         """
         if not 0 <= index < self.size:
-            raise ParameterError(f"{self._shown} has the indexes 0 to {self.size - 1}, not {index}")
+            raise ParameterError(f"{self._shown}: an index must be from 0 to {self.size - 1}, not {index}")
         return self._derived(index)
 
     def _derived(self, index: int) -> tuple[bytes, ...]:
@@ -318,17 +317,17 @@ class Keychain:
             raise KeychainError(f"{self._shown}: {type(error).__name__} while deriving index {index}") from error
         if not isinstance(scripts, tuple) or not scripts:
             raise KeychainError(
-                f"{self._shown}: index {index} gives {type(scripts).__name__}, expected a scriptPubKey as bytes"
+                f"{self._shown}: expected a scriptPubKey as bytes for index {index}, not {type(scripts).__name__}"
             )
         for script in scripts:
             if not isinstance(script, bytes):
                 raise KeychainError(
-                    f"{self._shown}: index {index} gives {type(script).__name__}, expected a scriptPubKey as bytes"
+                    f"{self._shown}: expected a scriptPubKey as bytes for index {index}, not {type(script).__name__}"
                 )
             if not 0 < len(script) <= _MAX_SCRIPT:
                 raise KeychainError(
-                    f"{self._shown}: index {index} gives {len(script):,} bytes, expected a scriptPubKey of 1 to"
-                    f" {_MAX_SCRIPT:,}"
+                    f"{self._shown}: expected a scriptPubKey of 1 to {_MAX_SCRIPT:,} bytes for index {index}, not"
+                    f" {len(script):,}"
                 )
         return scripts
 
@@ -360,7 +359,7 @@ class Keychain:
         return twin
 
     def reach(self, end: int) -> None:
-        """Let the next `grow` extend the window at least to `end`, its end in an earlier run.
+        """Make the next `grow` extend the window at least to `end`, where it ended in an earlier run.
 
         Raises:
             ParameterError: `end` is not between 0 and MAX_WINDOW.
@@ -371,14 +370,14 @@ class Keychain:
 
 
 class Budget:
-    """A limited number of key derivations, from which each keychain takes its share before it derives keys.
+    """A limited number of key derivations. Each keychain takes its share before it derives keys.
 
     Raises ParameterError if `most` is negative.
     """
 
     def __init__(self, most: int) -> None:
         if most < 0:
-            raise ParameterError(f"the largest number of key derivations must not be negative, not {most}")
+            raise ParameterError(f"the largest number of key derivations must be 0 or more, not {most}")
         self._most = most
         self._spent = 0
 
@@ -388,7 +387,7 @@ class Budget:
         self._spent += count
 
     def check(self, count: int) -> None:
-        """Raise ParameterError if fewer than `count` derivations are left. The message gives the total."""
+        """Raise ParameterError if fewer than `count` derivations are left. The message gives the total needed."""
         total = self._spent + count
         if total > self._most:
             raise ParameterError(
@@ -400,16 +399,16 @@ class Budget:
 
 
 def identity_of(scripts: Iterable[bytes]) -> bytes:
-    """Return the identity of a keychain, 32 bytes, from the scripts of its index 0.
+    """Return the 32-byte identity of a keychain, given the scripts of its index 0.
 
-    The identity does not depend on the keychain's name, label or spelling, so a keychain never reveals an address
-    twice, even if it was renamed, or removed and added again.
+    The identity depends neither on the keychain's name or label nor on the spelling of its descriptor. A keychain
+    therefore never reveals an address twice, even if it is renamed, or removed and added again.
     """
     return sha256d(b"".join(len(script).to_bytes(4, "little") + script for script in sorted(scripts)))
 
 
 def origins_in(descriptor: str | None) -> int:
-    """Return how many keys in a descriptor give a master key's fingerprint as their origin."""
+    """Return how many keys in a descriptor give the master key's fingerprint in their origin."""
     text = descriptor or ""
     return text.count("[") - text.count("[00000000")
 
@@ -417,12 +416,12 @@ def origins_in(descriptor: str | None) -> int:
 def all_used(name: str) -> str:
     """Return the error message for a keychain whose watched addresses are all used. `name` is the keychain's name.
 
-    This can happen because unconfirmed payments do not move windows while a client runs, and because other keychains
-    may have revealed the same addresses.
+    This can happen because unconfirmed payments do not move windows while a client runs, or because other keychains
+    have revealed the same addresses.
     """
     return (
         f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments or other "
-        "keychains: more become available when a payment confirms, or at the next start"
+        "keychains: more become available when a payment is confirmed, or at the next start"
     )
 
 

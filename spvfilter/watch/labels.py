@@ -44,7 +44,7 @@ def _address(ref: str) -> str:
 
 def _pubkey(ref: str) -> str:
     if not _KEY.fullmatch(ref):
-        raise ParameterError("a public key is 64, 66 or 130 hex digits")
+        raise ParameterError("a public key must be 64, 66 or 130 hex digits")
     return ref.lower()
 
 
@@ -56,7 +56,7 @@ _REFS: Mapping[str, Callable[[str], str]] = {
     "output": lambda ref: str(OutPoint.from_text(ref)),
     "xpub": str,
 }
-"""Functions that return the canonical form of a `ref`, by the type of the record."""
+"""Functions that return the canonical form of a `ref`, by record type."""
 
 
 @public
@@ -64,20 +64,20 @@ _REFS: Mapping[str, Callable[[str], str]] = {
 class Label:
     """One record of BIP-329: a label of a transaction, address, key, input or output.
 
-    A constructed label is always valid. Hex digits in `ref` become lower case, and `label` loses surrounding white
-    space. Raises ParameterError for a value that is not allowed. `bytes(label)` is its line, without the line end.
+    The constructor raises ParameterError for an invalid value, changes hex digits in `ref` to lower case, and strips
+    white space around `label`. `bytes(label)` is the label's line, without the line end.
     """
 
     type: str
-    """Type of the record: tx, addr, pubkey, input, output, xpub, or another word."""
+    """Type of the record: tx, addr, pubkey, input, output, xpub or another word."""
     ref: str
-    """Txid, address, public key, TXID:INDEX of the input or output, or extended public key."""
+    """The labelled thing: a txid, address, public key, TXID:INDEX of an input or output, or extended public key."""
     label: str | None = None
-    """The label. On import, an empty one removes the existing label, and None keeps it."""
+    """The label. On import, an empty label removes the existing one, and None keeps it."""
     origin: str | None = None
-    """Origin of the record's wallet, as a descriptor without keys. None if it is not given."""
+    """Origin of the record's wallet, as a descriptor without keys, or None if it is not given."""
     spendable: bool | None = None
-    """False if the output is frozen, so the wallet must not spend it. None if it is not given."""
+    """False if the output is frozen, so the wallet must not spend it, or None if it is not given."""
     other: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Other fields of the record, such as `height`, as JSON values."""
 
@@ -91,11 +91,11 @@ class Label:
         if self.label is not None:
             object.__setattr__(self, "label", checked_label(self.label) or "")
         if self.spendable is not None and (self.type != "output" or not isinstance(self.spendable, bool)):
-            raise ParameterError("the field 'spendable' must be true or false, and is only for an output")
+            raise ParameterError("the field 'spendable' must be true or false, and only an output may have it")
         object.__setattr__(self, "ref", _REFS.get(self.type, str)(self.ref))
         taken = {"type", "ref", "label", "origin", *(["spendable"] if self.type == "output" else [])}
         if found := self.other.keys() & taken:
-            raise ParameterError(f"an extra field cannot have the name {min(found)!r}")
+            raise ParameterError(f"an extra field must not be named {min(found)!r}")
         line = bytes(self)
         if len(line) > MAX_LINE:
             raise ParameterError(f"the record must be at most {MAX_LINE:,} bytes long, not {len(line):,}")
@@ -114,7 +114,7 @@ class Label:
         except (ValueError, RecursionError):
             raise ParameterError('the line is not JSON: expected an object such as {"type":…,"ref":…}') from None
         if not isinstance(found, dict):
-            raise ParameterError('the line is not a JSON object, expected one such as {"type":…,"ref":…}')
+            raise ParameterError('the line is not a JSON object: expected one such as {"type":…,"ref":…}')
         fields = {name: found.pop(name, None) for name in ("type", "ref", "label", "origin")}
         if missing := [name for name in ("type", "ref") if fields[name] is None]:
             raise ParameterError(f"the field {missing[0]!r} is missing")
@@ -148,7 +148,7 @@ def _refuse_constant(name: str) -> object:
 def parse_labels(data: bytes) -> list[Label]:
     """Parse labels in JSON Lines (BIP-329). Empty lines are skipped.
 
-    Malformed lines are left out. A WalletFileWarning gives the numbers of the first 20.
+    Malformed lines are skipped. A WalletFileWarning gives the numbers of the first 20.
 
     Args:
         data: Contents of the file.
@@ -183,13 +183,13 @@ def parse_labels(data: bytes) -> list[Label]:
 
 @public
 def read_labels(source: str | os.PathLike[str] | IO[bytes]) -> list[Label]:
-    """Read a file of labels (BIP-329).
+    """Read a label file (BIP-329).
 
     Args:
         source: Path of the file, or a file that is open in binary mode.
 
     Raises:
-        FormatError: The file contains no label or exceeds 100 MB; see `parse_labels`.
+        FormatError: The file exceeds 100 MB, or `parse_labels` rejects its contents.
         OSError: The file cannot be read.
     """
     if isinstance(source, (str, os.PathLike)):

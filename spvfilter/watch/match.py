@@ -1,4 +1,4 @@
-"""Match, an output or input of the wallet, and Completeness, how certain it is that no match is missing."""
+"""Match: an output or input of the wallet. Completeness: how certain it is that no match is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Completeness(StrEnum):
     """How certain it is that no match is missing from a range of blocks."""
 
     UNPROVEN = "unproven"
-    """A BIP-37 peer searched the blocks. It can omit transactions without the client noticing."""
+    """A BIP-37 peer searched the blocks. It could have omitted transactions without the client noticing."""
     ONE_PEER = "1 peer"
     """Compact filters found the blocks, and only one peer confirmed the filter headers."""
     PROVEN = "proven"
@@ -50,32 +50,32 @@ class Match:
     outpoint: OutPoint
     """Outpoint of the output that pays the wallet, or of the output that the input spends."""
     value: int | None
-    """Value of the output that pays the wallet or is spent, in satoshi. None if a spent output was never seen."""
+    """Value of the output that pays the wallet or is spent, in satoshi, or None if a spent output was never seen."""
     script_pubkey: bytes | None
-    """Script of the output that pays the wallet or is spent. None if a spent output was never seen."""
+    """Script of the output that pays the wallet or is spent, or None if a spent output was never seen."""
     address: str | None
-    """Address of the output that pays the wallet or is spent. None if its script is unknown or has no address."""
+    """Address of the output that pays the wallet or is spent, or None if its script is unknown or has no address."""
     label: str | None
-    """Label of the watch list's entry that matched, or else of its keychain. None if both have none."""
+    """Label of the watch list's entry that matched, or else of its keychain, or None if both have none."""
     block_hash: bytes | None
-    """Hash of the block that contains the transaction, 32 bytes in wire order. None if it is unconfirmed."""
+    """Hash of the block that contains the transaction, 32 bytes in wire order, or None if it is unconfirmed."""
     height: int | None
-    """Height of the block that contains the transaction. None if it is unconfirmed, or if the height is unknown."""
+    """Height of the block that contains the transaction, or None if it is unconfirmed or the height is unknown."""
     time: int | None = None
-    """Time in the block's header (Unix time). None if there is no block or its header is unknown."""
+    """Time in the block's header (Unix time), or None if there is no block or the header is unknown."""
     is_coinbase: bool = False
     """True if the transaction that contains the output or the input is a coinbase."""
     completeness: Completeness | None = field(default=None, compare=False)
-    """How certain it is that the search of the block missed no match. None without a block, or if the caller gave it.
+    """How certain it is that the search of the block missed no match; None without a block, or for the caller's block.
     """
     keychain: str | None = None
-    """Name of the keychain that derives the output's script. None if no keychain derives it."""
+    """Name of the keychain that derives the output's script, or None if no keychain derives it."""
     keychain_index: int | None = None
-    """Index of the output's script in its keychain, from 0. None if no keychain derives the script."""
+    """Index of the output's script in its keychain, from 0, or None if no keychain derives the script."""
     fee: int | None = field(default=None, compare=False)
-    """Fee of the transaction in satoshi. None unless the block was scanned with its undo record."""
+    """Fee of the transaction in satoshi, or None unless the block was scanned with its undo record."""
     account: str | None = None
-    """Name of the account that the match belongs to. None if it belongs to no account."""
+    """Name of the account that the match belongs to, or None if it belongs to no account."""
     sp_label: int | None = None
     """Number of the label of the silent payment address that was paid; 0 for the wallet's change.
 
@@ -89,11 +89,11 @@ class Match:
 
     @property
     def block_hash_hex(self) -> str | None:
-        """The field `block_hash` in hex, as block explorers show it; None if there is none."""
+        """The field `block_hash` in hex, as block explorers show it, or None if there is none."""
         return None if self.block_hash is None else hash_to_hex(self.block_hash)
 
     def __setstate__(self, state: list[object]) -> None:
-        """Set the fields from a pickle. Pickles of older versions lack the last fields, which become None or False."""
+        """Set the fields from a pickle. Fields missing from an older version's pickle become None or False."""
         for name, value in zip_longest(_FIELDS, state, fillvalue=None):
             object.__setattr__(self, str(name), value if name != "is_coinbase" else bool(value))
 

@@ -1,4 +1,4 @@
-"""Entries of a watch list that match many outputs, and only in a scan of blocks."""
+"""Entries of a watch list that match many outputs, but only when blocks are scanned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import ScriptType
 
 DATA_PREFIX, SCRIPT_TYPE = "data-prefix:", "script-type:"
-"""The prefixes of lines with such entries in a watch list."""
+"""How the lines of such entries start in a watch list."""
 KINDS = f"{DATA_PREFIX} and {SCRIPT_TYPE} entries"
 _TYPES = {each.name.lower(): each for each in ScriptType}
 
@@ -24,5 +24,5 @@ def script_type(name: str) -> ScriptType:
 
 
 def type_line(value: bytes) -> str:
-    """Return the line of a watch list for a script type, given its entry in the table."""
+    """Return the watch list line of a script type, given its entry in the table."""
     return f"{SCRIPT_TYPE}{ScriptType(value[0]).name.lower()}"

@@ -36,7 +36,7 @@ def state_of(table: WatchTable, labels: dict[int, str], windows: Windows, accoun
 def _state(keychain: Keychain) -> KeychainState:
     """Return the contents of a keychain for a pickle.
 
-    They include its descriptor or, if it has none, the caller's function. The function must be picklable.
+    They include its descriptor or, if it has none, the caller's function, which must then be picklable.
     """
     scripts_at = keychain.scripts_at if keychain.descriptor is None else None
     made = keychain.name, scripts_at, keychain.label, keychain.lookahead, keychain.size, keychain.descriptor
@@ -48,7 +48,7 @@ def restored(network: Network, state: State) -> tuple[WatchTable, dict[int, str]
 
     `state` is the result of `state_of`.
 
-    Raises DescriptorError if the list contains descriptors but the extra `descriptors` is not installed.
+    Raises DescriptorError if the list contains descriptors but the `descriptors` extra is not installed.
     """
     entries, labels, coins, keychains, places, (names, owned) = state
     table = WatchTable()

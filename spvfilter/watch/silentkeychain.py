@@ -20,9 +20,9 @@ class Found(NamedTuple):
     """An output script that pays a silent payment address."""
 
     label: int | None
-    """Number of the label of the address that was paid; None for the address without a label."""
+    """Number of the label of the address that was paid, or None if that address has no label."""
     tweak: bytes
-    """32-byte secret to add to the private spend key to get the output's private key.
+    """The 32-byte secret that, added to the private spend key, gives the output's private key.
 
     It is empty if a scan into files found the payment, because such files contain no secrets."""
 
@@ -39,8 +39,8 @@ def anchor_of(descriptor: SilentDescriptor) -> bytes:
 class SilentKeychain(Keychain):
     """The payments to the addresses of one scan key.
 
-    Its scripts are not derived from indexes. The scripts of found payments become entries of the watch list that belong
-    to this keychain. They form a set, so the order in which blocks are searched does not matter.
+    Its scripts are not derived from indexes. Instead, the scripts of the payments that are found become entries of the
+    watch list that belong to this keychain. They form a set, so the order in which blocks are searched does not matter.
 
     In a client's list, one more entry, the `anchor`, represents the keychain: a block that was searched for the anchor
     was searched for payments. The anchor then has index 0, and found scripts have index 1. Elsewhere the window is
@@ -54,11 +54,11 @@ class SilentKeychain(Keychain):
         self.silent: SilentDescriptor = descriptor
         """The descriptor with the scan key."""
         self.found: dict[bytes, Found] = {}
-        """The found payments, by their script."""
+        """The payments that have been found, by script."""
         self.labels: dict[int, str | None] = {}
-        """The declared labels by their number, each with its text if it has one."""
+        """The text of each declared label, or None, by the label's number."""
         self.depth: int = 0
-        """Labels up to this number are searched for, although nothing declares or reveals them."""
+        """Labels up to this number are searched for even if they are neither declared nor revealed."""
         self.is_anchored: bool = False
         """True if the anchor is an entry of the list."""
         self._ready: set[int] = set()  # labels that are searched for because they may be revealed at any moment
@@ -112,7 +112,7 @@ class SilentKeychain(Keychain):
         return False
 
     def searches(self, label: int) -> bool:
-        """Return True if payments to a label are found."""
+        """Return True if payments to a label are searched for."""
         below = max(self.depth + 1, self.revealed)
         return 0 <= label < below or label in self.labels or label in self._ready or label == CHANGE_LABEL
 
@@ -140,8 +140,8 @@ class SilentKeychain(Keychain):
     def _check_count(self, count: int) -> None:
         if count > MAX_LABELS + 1:  # the change also has a label
             raise ParameterError(
-                f"a scan key has at most {MAX_LABELS:,} labels, but {count - 1:,} labels of {self.name[:20]}… would "
-                "be declared, revealed or searched for"
+                f"a scan key can have at most {MAX_LABELS:,} labels, but {count - 1:,} labels of {self.name[:20]}…"
+                " would be declared, revealed or searched for"
             )
 
     @property
@@ -149,12 +149,12 @@ class SilentKeychain(Keychain):
         """The scanner with all labels. Making one takes 25 µs for each label, whenever the labels have changed.
 
         Raises:
-            ParameterError: There are more than 100,000 labels, or the extra `silent` is not installed.
+            ParameterError: There are more than 100,000 labels, or the `silent` extra is not installed.
         """
         return self.scanner_for_thread()()
 
     def scanner_for_thread(self) -> Callable[[], SilentScanner]:
-        """Return a function that returns the scanner for the present labels. Another thread may call it."""
+        """Return a function that returns the scanner for the current labels. Another thread may call that function."""
         size = self.size_of_labels
         if self._made is not None and self._made[1] == size:
             made = self._made[0]
@@ -172,7 +172,7 @@ class SilentKeychain(Keychain):
 
     @property
     def size_of_labels(self) -> tuple[int, ...]:
-        """Numbers that change exactly when labels are added to the search. Labels are never taken back."""
+        """Numbers that change exactly when labels are added to the search. Labels are never removed from it."""
         return self.depth, self.revealed, len(self.labels), len(self._ready)
 
     def address(self, label: int | None = None) -> str:
@@ -194,7 +194,7 @@ class SilentKeychain(Keychain):
             ParameterError: All labels are revealed, or there are too many.
         """
         if (number := self.index_to_reveal) is None:
-            raise ParameterError(f"all {MAX_LABELS:,} labels of {self.name[:20]}… are revealed or declared")
+            raise ParameterError(f"all {MAX_LABELS:,} labels of {self.name[:20]}… are already revealed or declared")
         if not self.searches(number):
             self._check_count(self.count + 1)
             self._ready.add(number)
@@ -226,7 +226,7 @@ class SilentKeychain(Keychain):
         self.depth = depth
 
     def text_of(self, label: int | None) -> str | None:
-        """Return the text of a declared label. None if there is none."""
+        """Return the text of a declared label, or None if there is none."""
         return None if label is None else self.labels.get(label)
 
     def take_from(self, other: SilentKeychain) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spvfilter.errors import FormatError, UndoError
+from spvfilter.errors import FormatError, UndoError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import spent_coins, spent_outpoints, walk_block
 from spvfilter.primitives import TxOut
@@ -30,7 +30,7 @@ class SilentSearch:
 
     @classmethod
     def of(cls, keychains: Sequence[SilentKeychain]) -> SilentSearch:
-        """Return the scanners of keychains. Raises ParameterError if the extra `silent` is not installed."""
+        """Return a search for these keychains. Raises ParameterError if the `silent` extra is not installed."""
         return cls(tuple(each.name for each in keychains), tuple(each.scanner for each in keychains))
 
     def tx(self, raw: bytes, spent: Scripts | None) -> Judged:
@@ -46,11 +46,11 @@ class SilentSearch:
         return self._named(judged.payments)
 
     def first_scripts(self, tweaks: Iterable[bytes]) -> list[bytes]:
-        """Return scripts of which at least one is in a block with these tweaks if it pays a keychain."""
+        """Return scripts, at least one of which is in the block with these tweaks if the block pays a keychain."""
         return first_scripts(tweaks, self.scanners)
 
     def payments_by_tweaks(self, raw: bytes, tweaks: Iterable[bytes]) -> list[Payment]:
-        """Search a block by the tweaks of its transactions. Raises FormatError if it is malformed."""
+        """Search a block, given the tweaks of its transactions. Raises FormatError if the block is malformed."""
         return self._named(search_block_by_tweaks(raw, tweaks, self.scanners))
 
     def _named(self, payments: Iterable[Paid]) -> list[Payment]:
@@ -62,7 +62,7 @@ class SilentSearch:
 def scripts_of_tx(raw: bytes, spent: Sequence[TxOut]) -> Scripts:
     """Return the scripts of the outputs that a transaction spends.
 
-    Raises FormatError unless there is an output for each input.
+    Raises FormatError unless `spent` contains an output for each input.
     """
     if len(spent) != (inputs := len(spent_outpoints(raw))):
         raise FormatError(f"expected {inputs} spent outputs, not {len(spent)}", offset=0, field="spent outputs")
@@ -86,14 +86,14 @@ def scripts_of_block(raw: bytes, spent: bytes | Sequence[Sequence[TxOut]]) -> Se
     txs = list(walk_block(raw))[1:]
     if len(spent) != len(txs):
         raise FormatError(
-            f"spent outputs of {len(spent)} transactions, but the block has {len(txs)} after its coinbase",
+            f"expected the spent outputs of {counted(len(txs), 'transaction')} after the coinbase, not of {len(spent)}",
             offset=HEADER_SIZE,
             field="spent outputs",
         )
     for number, (tx, each) in enumerate(zip(txs, spent, strict=True), 1):
         if len(each) != len(tx.inputs):
             raise FormatError(
-                f"{len(each)} spent outputs for the {len(tx.inputs)} inputs of transaction {number}",
+                f"expected {counted(len(tx.inputs), 'spent output')} for transaction {number}, not {len(each)}",
                 offset=HEADER_SIZE,
                 field="spent outputs",
             )
@@ -104,7 +104,7 @@ def scripts_of_record(raw: bytes, record: bytes) -> list[list[bytes | None]]:
     """Return the scripts in the undo record of a block. Raises UndoError if the record is not for this block."""
     undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
     if len(record) < HASH_SIZE or sha256d(raw[4:36] + undo) != check:
-        raise UndoError("does not match the record and the previous block", offset=len(undo), field="undo check")
+        raise UndoError("does not match the record and the previous block's hash", offset=len(undo), field="undo check")
     return [[coin.script for coin in of_tx] for of_tx in spent_coins(undo)]
 
 

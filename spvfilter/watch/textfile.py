@@ -1,4 +1,4 @@
-"""The text file format of a watch list: one entry per line, for people and programs.
+"""The text format of watch list files, for people and programs: one entry per line.
 
 | line | meaning |
 |---|---|
@@ -8,24 +8,24 @@
 | `script:HEX,LABEL` | a scriptPubKey |
 | `pubkey:HEX,LABEL` | a public key |
 | `data:HEX,LABEL` | a data element |
-| `wpkh(xpub…/<0;1>/*)#CHECKSUM,LABEL` | an output descriptor; the label follows the comma after the descriptor |
+| `wpkh(xpub…/<0;1>/*)#CHECKSUM,LABEL` | an output descriptor; the label follows the first comma after it |
 | `zpub…,LABEL` | an extended public key whose prefix names a script type: ypub, zpub, upub, vpub |
 | `keychain:END:LOOKAHEAD:DESCRIPTOR` | a descriptor whose window ended at index END when the file was written |
 | `bitcoin:ADDRESS,LABEL` | the address of a URI (BIP-21, BIP-321) |
-| `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI |
+| `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters, in which a comma is part of the URI |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 | `data-prefix:HEX,LABEL` | OP_RETURN outputs whose first push begins with these bytes; only for scans of blocks |
 | `script-type:p2ms,LABEL` | outputs of this type of script; only for scans of blocks |
 | `sp(spscan1…),LABEL` | a silent payment wallet (BIP-392); the file contains its private scan key, so keep it secret |
-| `sp-label:N,LABEL` | label number N of the silent payment address in the line `sp(…)` before it |
-| `sp-labels:N` | all labels up to number N of that address are searched for |
-| `sp-output:SCRIPT:TWEAK:N,LABEL` | a silent payment that was found; N is the number of its label, or empty |
-| `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
-| `account:` | the entries of the following lines belong to no account |
+| `sp-label:N,LABEL` | label number N of the silent payment address in the preceding `sp(…)` line |
+| `sp-labels:N` | search for all labels of that address up to number N |
+| `sp-output:SCRIPT:TWEAK:N,LABEL` | a silent payment that has been found; N is the number of its label, or empty |
+| `account:NAME` | the entries on the following lines, up to the next such line, belong to this account |
+| `account:` | the entries on the following lines belong to no account |
 
 If a keychain has no descriptor, the file contains its scripts. `save` writes the lines of silent payments only with
-`secrets=True`. By default, it writes the scripts that were found, and a comment with the public keys.
+`secrets=True`. Otherwise, it writes the scripts that were found, and a comment with the public keys.
 
 The file is UTF-8, with or
 without a byte order mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment. A label
@@ -72,7 +72,7 @@ MAX_UNPACKED = 1_000_000_000
 _BLANK = re.compile(rb"[ \t\r\f\v\n]*\n")
 _ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
 _MAX_LINE = 8_100_000
-"""Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
+"""Largest length of a line in bytes: enough for a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
 
 
 class LineSink(entries.EntrySink, Protocol):
@@ -133,10 +133,10 @@ def load(
     *,
     allows_patterns: bool = True,
 ) -> WalletFile | None:
-    """Add the entries in the file at `path` to `watch`. Return the contents of a wallet file, or None for a watch list.
+    """Add the entries of a file to `watch`, and return the contents of a wallet file, or None for a watch list.
 
-    A compiled list is mapped into memory, and `watch` must then be empty. Unless `allows_patterns` is True, data
-    prefixes and script types are invalid.
+    `watch` must be empty if the file is a compiled list, which is mapped into memory. Data prefixes and script types
+    are invalid unless `allows_patterns` is True.
 
     Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
     OSError if the file cannot be read.
@@ -154,7 +154,7 @@ def _take_compiled(watch: LineSink, file: BinaryIO, name: str, allows_patterns: 
     try:
         contents = compiled.parsed(compiled.contents_of(file))
         if not allows_patterns and any(contents.table.count_of(kind) for kind in PATTERN_KINDS):
-            raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: build the list without them")
+            raise ParameterError(f"{patterns.KINDS} work only in `spvfilter scan`: build the list without them")
         watch.take_compiled(contents)
     except (FormatError, ParameterError) as error:
         raise WatchFileError(name, ((0, str(error)),)) from None
@@ -171,8 +171,10 @@ def read_into(
     """Add the entry on each line of a file to `watch`, or the contents of a file that a wallet exported.
 
     `name` is the file's name for error messages. The file may be compressed with gzip or zstd. Returns the contents of
-    a wallet file, or None for a watch list. Raises WatchFileError, which lists the first 1,000 invalid lines, or the
-    first line that exceeds `max_derivations`. Raises OSError if the file cannot be read.
+    a wallet file, or None for a watch list.
+
+    Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations; the error
+    lists the first 1,000 invalid lines. Raises OSError if the file cannot be read.
     """
     try:
         reading = _Reading(watch, name, Budget(max_derivations), allows_patterns)
@@ -182,7 +184,7 @@ def read_into(
 
 
 def _read_plain(watch: LineSink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
-    """Do the work of `read_into` for a file that was decompressed."""
+    """Do the work of `read_into` for a file that has been decompressed."""
     start = file.read(_CHUNK)
     if start.startswith(compiled.MAGIC):
         raise WatchFileError(
@@ -216,7 +218,7 @@ def _read_plain(watch: LineSink, file: BinaryIO, name: str, reading: _Reading) -
 
 
 def add_wallet_file(watch: LineSink, path: str | os.PathLike[str]) -> None:
-    """Add the contents of a file that a wallet exported to `watch`.
+    """Add the contents of a wallet's exported file to `watch`.
 
     Raises WatchFileError if it is not such a file, and OSError if it cannot be read.
     """
@@ -227,7 +229,7 @@ _PostponedEntry = tuple[int, str, str | None, str | None]  # number of a line, i
 
 
 class _Reading:
-    """The reading of one file: its invalid lines, and lines whose entries are added at the end of the file."""
+    """The state while one file is read: its invalid lines, and the lines whose entries are added at the end."""
 
     def __init__(self, watch: LineSink, name: str, budget: Budget, allows_patterns: bool) -> None:
         self._watch = watch
@@ -238,17 +240,17 @@ class _Reading:
         self._problems: list[tuple[int, str]] = []
         self._lines = 0  # number of lines that were read, without comments
         self._has_entry = False
-        """True if a line is an entry, or looks like one."""
+        """True if any line so far is an entry or looks like one."""
         self._descriptors: list[_PostponedEntry] = []  # the key derivations of all of them are counted first
         self._outpoints: list[_PostponedEntry] = []  # their lines may precede those of their scripts
         self._silent: dict[int, list[_PostponedEntry]] = {}
-        """The lines `sp-label:`, `sp-labels:` and `sp-output:` of each descriptor sp(), by the number of its line."""
+        """The `sp-label:`, `sp-labels:` and `sp-output:` lines of each sp() descriptor, by its line number."""
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line. `number` is its number, from 1."""
         try:
             if len(line) > _MAX_LINE:
-                raise ParameterError(f"the line has more than {_MAX_LINE:,} bytes")
+                raise ParameterError(f"the line is longer than {_MAX_LINE:,} bytes")
             text = _text(line, number)
             if not text:
                 return
@@ -262,7 +264,7 @@ class _Reading:
             self._has_entry = self._has_entry or _looks_like_entry(entry)
             check_not_private(label)
             if not self._allows_patterns and patterns.is_pattern(entry):
-                raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: delete the line")
+                raise ParameterError(f"{patterns.KINDS} work only in `spvfilter scan`: delete the line")
             if entry.startswith("outpoint:"):
                 self._outpoints.append((number, entry, label, self._account))
             elif entry.startswith((_SP_LABEL, _SP_LABELS, _SP_OUTPUT)):
@@ -280,11 +282,11 @@ class _Reading:
 
     @property
     def is_refused(self) -> bool:
-        """True if the number of invalid lines is at the limit, so that other lines are not read."""
+        """True if the limit on invalid lines has been reached, so no more lines are read."""
         return len(self._problems) >= _MOST_PROBLEMS
 
     def end(self) -> None:
-        """Add the descriptors and the outpoints. Raises WatchFileError if the file has invalid lines."""
+        """Add the descriptors and the outpoints. Raises WatchFileError if any line of the file was invalid."""
         if not self._has_entry and not len(self._watch) and len(self._problems) == self._lines > 1:
             raise WatchFileError(self._name, ((0, _foreign(self._problems[0][1])),))
         count = 0
@@ -315,14 +317,13 @@ class _Reading:
                 self._try(number, account, partial(_add_outpoint, self._watch, entry, label))
         if self.is_refused:
             last = max(self._problems)[0]
-            self._problems.append(
-                (last + 1, f"the rest of the file was not read after {_MOST_PROBLEMS:,} invalid lines")
-            )
+            what = f"the rest of the file was not read after {_MOST_PROBLEMS:,} invalid lines"
+            self._problems.append((last + 1, what))
         if self._problems:
             raise WatchFileError(self._name, tuple(sorted(self._problems)))
 
     def _declare(self, keychains: list[Keychain], lines: Iterable[_PostponedEntry]) -> None:
-        """Declare the labels of a descriptor sp() that the lines after it contain."""
+        """Declare the labels on the lines that follow an sp() descriptor."""
         for number, entry, label, _ in lines:
             try:
                 for each in filter(is_silent, keychains):
@@ -348,18 +349,18 @@ def _looks_like_entry(entry: str) -> bool:
 
 
 def _foreign(first: str) -> str:
-    """Return the error message for a file without any entry. `first` is the message for its first line."""
+    """Return the error message for a file without a single entry. `first` is the message about its first line."""
     return (
-        "no line of this file is an entry of a watch list. Expected one address or descriptor on each line, or a file"
+        "this file contains no watch list entry. Expected one address or descriptor on each line, or a file"
         f" of {recognition.KINDS}. Its first line: {first}"
     )
 
 
 def _other_lines(watch: LineSink, file: BinaryIO, start: bytes) -> Iterator[tuple[int, bytes]]:
-    """Add the addresses that the kernel's fast path can read, and yield all other lines with their numbers, from 1.
+    """Add the addresses that the kernel's fast path can read, and yield all other lines, numbered from 1.
 
-    `start` has the bytes that were already read. A line of more than _MAX_LINE bytes may be cut, but its first
-    _MAX_LINE + 1 bytes are always yielded.
+    `start` contains the bytes that have already been read. A line of more than _MAX_LINE bytes may be cut, but its
+    first _MAX_LINE + 1 bytes are always yielded.
     """
     chunk, at, number = start, 0, 1
     is_fast = True
@@ -393,8 +394,8 @@ def _other_lines(watch: LineSink, file: BinaryIO, start: bytes) -> Iterator[tupl
 def _text(line: bytes, number: int) -> str:
     """Return a line as text, without white space around it. The text is empty for a comment.
 
-    `number` is the number of the line, from 1: a byte order mark may start the first line. Raises ParameterError for a
-    line that is not UTF-8.
+    `number` is the number of the line, from 1: a byte order mark may start the first line. Raises ParameterError if the
+    line is not UTF-8.
     """
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -416,7 +417,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _end_of_descriptor(text: str) -> int:
-    """Return the offset at which a line's descriptor ends; 0 if the line has no descriptor. It may contain commas."""
+    """Return the offset at which a line's descriptor, which may contain commas, ends, or 0 if there is none."""
     start = len(text) - len(text.split(":", 3)[-1]) if text.startswith("keychain:") else 0
     if not is_descriptor(text[start:]):
         return 0
@@ -429,9 +430,9 @@ def _end_of_descriptor(text: str) -> int:
 
 
 def add(watch: LineSink, entry: str, label: str | None = None) -> None:
-    """Add one entry to `watch`. It is written as on a line of the file, without the comma and the label.
+    """Add one entry to `watch`. `entry` is a line of the file without the comma and the label.
 
-    Raises ParameterError for an invalid entry or label.
+    Raises ParameterError if the entry or the label is invalid.
     """
     if entry.startswith("outpoint:"):
         _add_outpoint(watch, entry, label)
@@ -442,12 +443,12 @@ def add(watch: LineSink, entry: str, label: str | None = None) -> None:
 
 
 def _has_keys(entry: str) -> bool:
-    """Return True if an entry is a descriptor or an extended key, even of a saved keychain."""
+    """Return True if an entry is a descriptor, an extended key or a saved keychain."""
     return entry.startswith("keychain:") or is_descriptor(entry) or is_extended_key(entry)
 
 
 def _keychains(watch: LineSink, entry: str, label: str | None) -> list[Keychain]:
-    """Return the keychains of an entry with keys. They are not watched yet."""
+    """Return the keychains of an entry that contains keys, without watching them yet."""
     if not entry.startswith("keychain:"):
         return watch.keychains_in(policy.without_template(entry) if "/**" in entry else entry, label)
     _, end, lookahead, text = (*entry.split(":", 3), "", "")[:4]
@@ -494,14 +495,14 @@ def _add_outpoint(watch: LineSink, entry: str, label: str | None) -> None:
 
 
 def _number(text: str) -> int:
-    """Return the number of a label of silent payments. Raises ParameterError if the text is malformed."""
+    """Return the number of a silent payment label. Raises ParameterError if the text is malformed."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LABEL_DIGITS):
         raise ParameterError("expected a whole label number N, as in sp-label:N,LABEL and sp-labels:N")
     return int(text)
 
 
 def _add_payment(watch: LineSink, name: str, entry: str, label: str | None) -> None:
-    """Add the silent payment of a line `sp-output:` to the keychain of this name."""
+    """Add the silent payment on an `sp-output:` line to the keychain with this name."""
     parts = entry.removeprefix(_SP_OUTPUT).split(":")
     if len(parts) != 3:
         raise ParameterError(f"expected sp-output:SCRIPT:TWEAK:N, not {len(parts)} parts after sp-output")
@@ -516,8 +517,8 @@ def _add_payment(watch: LineSink, name: str, entry: str, label: str | None) -> N
 def _hex(text: str) -> bytes:
     """Return the bytes that a hex string encodes.
 
-    Raises ParameterError for a text that is not hex. The message does not repeat the text, because people paste private
-    keys into wrong places.
+    Raises ParameterError if the text is not hex. The message does not repeat the text, because people paste private
+    keys into the wrong places.
     """
     try:
         return bytes.fromhex(text)
@@ -549,12 +550,12 @@ def _lines(watch: Source, secrets: bool) -> Iterator[str]:
 
 
 def _tail(label: str | None) -> str:
-    """Return the end of the line of an entry with this label."""
+    """Return the end of an entry's line, which contains the label if there is one."""
     return f",{label_line(label)}" if label else ""
 
 
 def _silent_lines(watch: Source, keychain: SilentKeychain, secrets: bool) -> Iterator[str]:
-    """Yield the lines of a descriptor sp(), its labels and its payments; without `secrets` only a comment."""
+    """Yield the lines of an sp() descriptor, its labels and its payments, or without `secrets` only a comment."""
     if not secrets:
         yield f"# {keychain.descriptor} is not searched for: its scan key was left out"
         return
@@ -621,7 +622,7 @@ def _keychain_lines(watch: Source, secrets: bool) -> Iterator[tuple[str | None, 
 
 
 def _has_own_line(watch: Source, number: int, secrets: bool) -> bool:
-    """Return True if no keychain's line covers the entry with this number."""
+    """Return True if the entry with this number needs a line of its own, because no keychain's line covers it."""
     place = watch.keychain_of(number)
     if place is None:
         return True

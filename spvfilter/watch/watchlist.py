@@ -102,7 +102,7 @@ class WatchList:
                 f"network: expected a Network or its name, not {type(network).__name__}: from_addresses takes addresses"
             )
         self.index: TxOutIndex = TxOutIndex(self.network)
-        """The entries themselves. Programs do not need it."""
+        """The index that stores the entries. Programs do not need it."""
         self._holders = 0  # number of running clients that use the list
 
     @classmethod
@@ -111,7 +111,7 @@ class WatchList:
         addresses: Iterable[str | tuple[str, str | None]] | Mapping[str, str | None],
         network: Network | str = MAINNET,
     ) -> WatchList:
-        """Make a watch list of addresses.
+        """Create a watch list of addresses.
 
         Args:
             addresses: Addresses, pairs (address, label), or a mapping of addresses to labels.
@@ -149,20 +149,20 @@ class WatchList:
     ) -> WatchList:
         """Read a watch list from a text file with one entry per line, a compiled list, or a wallet's exported file.
 
-        The formats page describes the text file, and the page "Watch a file that a wallet exported" the wallet files.
-        Private keys in such a file are never kept. A WalletFileWarning names the parts that are left out.
+        The formats page describes the text file; the page "Watch a file that a wallet exported" describes wallet files.
+        Private keys in such a file are never kept. A WalletFileWarning names the parts that were left out.
 
         Args:
             path: Path of the file.
             network: Network of the entries, or its name.
             require_ranged: True if the list refuses descriptors with extended keys but no wildcard `*`.
-            max_derivations: Largest number of keys that the descriptors of the file may derive: the product of keys,
-                indexes and paths, added up over all descriptors. They are counted before they are derived.
+            max_derivations: Largest number of keys that the file's descriptors may derive: the sum, over all
+                descriptors, of keys × indexes × paths. They are counted before any is derived.
 
         Raises:
             WatchFileError: Lines are invalid; the error lists the first 1,000 with their numbers and causes. Also
-                raised if the file needs more than `max_derivations` key derivations, or is a compiled list that is
-                damaged or for another network.
+                raised if the file needs more than `max_derivations` key derivations, or if a compiled list is damaged
+                or for another network.
             ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.
         """
@@ -171,7 +171,7 @@ class WatchList:
         return watch
 
     def save(self, path: str | os.PathLike[str], *, secrets: bool = False) -> None:
-        """Write all entries and outpoints, including learned ones, to a text file.
+        """Write all entries and outpoints, even learned ones, to a text file.
 
         A new file of mode 0600 atomically replaces the file at `path`. By default, the private scan keys of sp()
         descriptors are left out: the file then watches the payments already found, but finds no new ones.
@@ -274,7 +274,7 @@ class WatchList:
         """Watch a data element: a script matches if it pushes exactly the bytes `data`.
 
         Args:
-            data: The bytes, 1 to 520.
+            data: The data element, 1 to 520 bytes.
             label: Label of the matches.
 
         Raises:
@@ -294,7 +294,7 @@ class WatchList:
         cannot find such outputs, so a LightClient refuses a list with prefixes.
 
         Args:
-            prefix: The bytes, 1 to 64.
+            prefix: The first bytes of the push, 1 to 64 of them.
             label: Label of the matches.
 
         Raises:
@@ -305,7 +305,7 @@ class WatchList:
         self.index.note_label(self.table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
 
     def add_script_type(self, name: str, label: str | None = None) -> None:
-        """Watch outputs with a type of script, unless another entry matches them, in scans of blocks.
+        """Watch outputs with a given type of script, unless another entry matches them, in scans of blocks.
 
         Spends of these outputs match only in blocks with undo records. Filters cannot find such outputs, so a
         LightClient refuses a list with script types.
@@ -342,8 +342,8 @@ class WatchList:
         Args:
             outpoint: An OutPoint, or a string `TXID:INDEX` with the txid in display order.
             label: Label of the spend.
-            value: Value of the output in satoshi; None if it is unknown.
-            script_pubkey: Script of the output; None if it is unknown.
+            value: Value of the output in satoshi, or None if it is unknown.
+            script_pubkey: Script of the output, or None if it is unknown.
 
         Raises:
             ParameterError: The outpoint, the label or the value is invalid.
@@ -363,13 +363,13 @@ class WatchList:
             self.windows.use_script(script_pubkey)
 
     def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
-        """Watch an output descriptor (BIP-380 ff.), and return its keychains. This needs the extra `descriptors`.
+        """Watch an output descriptor (BIP-380 ff.), and return its keychains. This needs the `descriptors` extra.
 
-        A keychain that the list already contains keeps its used indexes. Text with private keys is rejected, and no
-        error repeats them.
+        A keychain that the list already contains keeps its used indexes. Text that contains private keys is rejected,
+        and no error repeats them.
 
         For silent payments, sp() contains a private scan key, which cannot spend. No repr, match or error shows it. The
-        keychain is named after the silent payment address. This needs the extra `silent`.
+        keychain is named after the silent payment address. This needs the `silent` extra.
 
         Args:
             text: A descriptor, or an extended public key whose prefix names a script type: ypub, zpub, upub or vpub.
@@ -407,15 +407,15 @@ class WatchList:
         return [keychain_from(each, label, lookahead) for each in descriptors]
 
     def add_sp_label(self, number: int, label: str | None = None, *, keychain: str | None = None) -> str:
-        """Search for a label of a silent payment address from now on, and return the address with the label.
+        """Start searching for a label of a silent payment address, and return the address with the label.
 
-        Blocks that were already searched must be searched again. Label 0 is the wallet's change: it is always searched
-        for, and you must never give out its address.
+        Blocks that have already been searched must be searched again. Label 0 is the wallet's change: it is always
+        searched for, and its address must never be given out.
 
         Args:
             number: Number of the label, 0 to 4,294,967,295.
             label: Label of the matches; by default that of the keychain.
-            keychain: Name of the keychain, its address; by default the first keychain of a descriptor sp().
+            keychain: Name of the keychain, which is its address; by default the first keychain of an sp() descriptor.
 
         Returns:
             The address with the label. For label 0 it is the address without a label.
@@ -430,12 +430,12 @@ class WatchList:
         return chain.address(number or None)
 
     def search_sp_labels(self, number: int) -> None:
-        """Search for all labels up to a number, in all sp() descriptors, for example after losing the wallet's data.
+        """Search for all labels up to a number in all sp() descriptors, for example after losing the wallet's data.
 
         `save` with `secrets=True` stores the number.
 
         Args:
-            number: Number of the last label, 0 to 100,000. Each label costs 25 µs once.
+            number: Number of the last label, 0 to 100,000. Each label costs 25 µs, once.
 
         Raises:
             ParameterError: The number is out of range, or the list contains no sp() descriptor.
@@ -459,8 +459,7 @@ class WatchList:
     ) -> Keychain:
         """Watch the scripts that a function derives, and return their keychain.
 
-        A text file cannot store the function, so add the keychain again after `load`: the file contains its used
-        indexes.
+        A text file cannot store the function, but it contains the used indexes: add the keychain again after `load`.
 
         Args:
             name: Name of the keychain, which no other keychain of the list may have.
@@ -471,7 +470,7 @@ class WatchList:
 
         Raises:
             KeychainError: `script_at` fails, or does not return a scriptPubKey.
-            ParameterError: The list has a keychain with this name, or an argument is invalid.
+            ParameterError: The list already has a keychain with this name, or an argument is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -484,11 +483,11 @@ class WatchList:
 
         Args:
             keychains: The keychains.
-            budget: The key derivations that are allowed. They are deducted before keys are derived.
+            budget: The key derivations that are allowed. The budget is charged before keys are derived.
 
         Raises:
             KeychainError: Scripts cannot be derived.
-            ParameterError: The label is invalid, the budget is exhausted, or there are more than 65,000 keychains.
+            ParameterError: A label is invalid, the budget is exhausted, or there are more than 65,000 keychains.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -499,9 +498,9 @@ class WatchList:
     def _add_keychain(self, keychain: Keychain) -> Keychain:
         """Watch the scripts of a keychain, and return the keychain.
 
-        If the list already has a keychain with this name, or with another spelling of its descriptor, the method
-        updates and returns that keychain. A new label replaces its label, and its lookahead may only grow. The spelling
-        with more key origins stays, because signing devices need them.
+        If the list already has a keychain with this name, or with another spelling of its descriptor, that keychain is
+        updated and returned. A new label replaces its label, and its lookahead can only grow. The spelling with more
+        key origins is kept, because signing devices need them.
         """
         keychain.label = checked_label(keychain.label)
         known, account = self.windows.get(keychain.name) or self._same_descriptor(keychain), self.index.owners.current
@@ -527,7 +526,7 @@ class WatchList:
         return known
 
     def _same_descriptor(self, keychain: Keychain) -> Keychain | None:
-        """Return the keychain whose descriptor is another spelling of that of `keychain`, or None."""
+        """Return the keychain whose descriptor is another spelling of `keychain`'s descriptor, or None."""
         known = None if keychain.descriptor is None else self.index.same_keychain(keychain)
         is_same = known is not None and known.descriptor is not None and known.scripts(0) == keychain.scripts(0)
         return known if is_same else None
@@ -542,7 +541,7 @@ class WatchList:
             lookahead: Number of indexes to watch after the last used index.
 
         Raises:
-            DescriptorError: The text is not a valid descriptor, or the extra `descriptors` is missing.
+            DescriptorError: The text is not a valid descriptor, or the `descriptors` extra is missing.
             ParameterError: `label`, `end` or `lookahead` is invalid.
         """
         if is_silent_text(text):
@@ -555,7 +554,7 @@ class WatchList:
         return found
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of the entry with this number. None if no keychain contains it."""
+        """Return the keychain and the index of the entry with this number, or None if no keychain contains it."""
         return self.index.keychain_of(entry)
 
     @property
@@ -564,7 +563,7 @@ class WatchList:
         return self.index.keychains
 
     def next_address(self, keychain: str | None = None) -> str:
-        """Return the address of the lowest index of a keychain that is neither used nor revealed.
+        """Return a keychain's address at the lowest index that is neither used nor revealed.
 
         The list only knows payments that it has matched itself. If a client or a database follows the wallet, call
         `LightClient.next_address` or `WalletStore.next_address` instead.
@@ -573,13 +572,12 @@ class WatchList:
             keychain: Name of the keychain; by default the first keychain of the list.
 
         Raises:
-            ParameterError: There is no such keychain, all its watched indexes are used, or its scripts do not have
-                addresses.
+            ParameterError: There is no such keychain, all its watched indexes are used, or its scripts have no address.
         """
         return self.windows.next_address(keychain, self.network)
 
     def is_used(self, address: str) -> bool:
-        """Return True if the list has found an output that pays this address.
+        """Return True if the list has seen an output that pays this address.
 
         Raises:
             AddressError: The address is invalid.
@@ -597,14 +595,14 @@ class WatchList:
         `accept` calls this method.
 
         Args:
-            hits: Hits of a scan, whose indexes become used. By default, the indexes of all known outpoints do.
+            hits: Hits of a scan, whose indexes become used. By default, those of all known outpoints become used.
 
         Returns:
             The newly watched scripts. Blocks that were searched without them must be searched again.
 
         Raises:
             KeychainError: Scripts cannot be derived.
-            WatchListInUseError: A window must move, but a running client uses the list. The used indexes are marked.
+            WatchListInUseError: A window must move, but a running client uses the list. The indexes are marked anyway.
         """
         if self._holders:
             if self.windows.note(hits):
@@ -623,7 +621,7 @@ class WatchList:
     def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
         """Extend the windows of all keychains beyond their required ends, and return the newly watched scripts.
 
-        The windows then move less often when indexes become used, so fewer blocks are searched again.
+        As indexes become used, the windows then move less often, so fewer blocks are searched again.
 
         Args:
             margin: Number of additional indexes to watch; by default the lookahead of each keychain.
@@ -640,7 +638,7 @@ class WatchList:
         return self.windows.widen(margin, settled)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
-        """Stop watching learned outpoints. Outpoints that were added as entries stay in the list.
+        """Stop watching some learned outpoints. Outpoints that were added as entries stay in the list.
 
         This takes as long as copying the list.
 
@@ -692,21 +690,21 @@ class WatchList:
     ) -> None:
         """Watch an account: a part of the wallet with its own balance and history.
 
-        An entry belongs to one account or to none. Sources that the list already watches without an account move into
-        this one. If the account already has all sources, nothing changes. With `extend=True` you can add addresses to
-        an account, but not descriptors.
+        An entry belongs to one account or none. Sources that the list already watches without an account move into this
+        one. If the account already has all sources, nothing changes. With `extend=True` you can add addresses to an
+        account, but not descriptors.
 
         Args:
-            name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
+            name: Name of the account, 1 to 255 printable characters. Names are stored and compared in Unicode NFC.
             sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
                 (`pathlib.Path`) of files that a wallet exported.
             label: Label of the sources' matches, unless they have labels of their own.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
-            extend: True to add sources to an existing account. Otherwise, new sources are an error.
+            extend: True to add sources to an existing account. Otherwise, sources that it does not have are an error.
 
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account exists with
-                different sources. A descriptor spelled differently is the same descriptor.
+                different sources. Spelling a descriptor differently does not make it different.
             AddressError: A text is not an address.
             DescriptorError: A text is not a valid descriptor.
             WatchFileError: A file was not exported by a wallet.
@@ -748,7 +746,7 @@ class WatchList:
                 elif is_descriptor(source) or keys.is_extended_key(source):
                     made.add_descriptor(source, lookahead=lookahead)
                 elif os.path.isfile(source):  # noqa: PTH113  pathlib takes long to import
-                    raise ParameterError("a source of an account is the name of a file: pass pathlib.Path(name)")
+                    raise ParameterError("a source is text that names a file: pass pathlib.Path(name) instead")
                 else:
                     texts.add_entry(made, source)
         if made.is_empty:
@@ -758,7 +756,7 @@ class WatchList:
         return made
 
     def _label_bare(self, label: str) -> None:
-        """Give a label to all keychains and other entries that have none."""
+        """Give a label to all keychains and other entries that do not have one."""
         for keychain in self.keychains:
             keychain.label = keychain.label or label
         for number in range(len(self)):
@@ -767,7 +765,7 @@ class WatchList:
 
     @contextmanager
     def within_account(self, name: str | None) -> Iterator[None]:
-        """Put the entries that are added within a `with` block into an account; None for no account.
+        """Put the entries that are added within a `with` block into an account, or into none if `name` is None.
 
         Raises:
             ParameterError: The name is invalid.
@@ -780,7 +778,7 @@ class WatchList:
             self.index.owners.current = before
 
     def begin_account(self, name: str | None) -> None:
-        """Put the entries that are added from now on into an account; None for no account.
+        """Put the entries that are added from now on into an account, or into none if `name` is None.
 
         Raises:
             ParameterError: The name is invalid.
@@ -790,7 +788,7 @@ class WatchList:
         self.index.owners.current = name
 
     def remove_account(self, name: str) -> None:
-        """Stop watching an account. Its keychains and entries leave the list.
+        """Stop watching an account, and remove its keychains and entries from the list.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -816,7 +814,7 @@ class WatchList:
         return self.index.accounts
 
     def account(self, entry: int) -> str | None:
-        """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
+        """Return the account of the entry with this number in the table, or None if the entry belongs to no account."""
         return self.index.account(entry)
 
     def __len__(self) -> int:
@@ -825,7 +823,7 @@ class WatchList:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to watch for: no entries, and no keychain of silent payments."""
+        """True if there is nothing to watch for: neither entries nor a keychain of an sp() descriptor."""
         return not len(self.table) and not self.windows.silent
 
     def __contains__(self, script_pubkey: bytes) -> bool:
@@ -888,7 +886,8 @@ class WatchList:
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
         """Watch one entry, and return its number in the table.
 
-        `kind` and `value` are as `entries` yields them. The scripts of a public key are separate entries.
+        `kind` and `value` are the first two items that `entries` yields. The scripts of a public key are separate
+        entries.
 
         Returns:
             The number of the entry in the table.
@@ -907,7 +906,7 @@ class WatchList:
 
         Args:
             number: Number of the entry in the table.
-            label: The new label; None removes the old label.
+            label: The new label, or None to remove the old one.
 
         Raises:
             ParameterError: The label is invalid.
@@ -916,14 +915,14 @@ class WatchList:
         self.index.relabel(number, label)
 
     def hold(self) -> None:
-        """Mark the list as used by a running client.
+        """Mark the list as in use by a running client.
 
         Until the client calls `release`, the `add_…` methods raise WatchListInUseError.
         """
         self._holders += 1
 
     def release(self) -> None:
-        """Mark the list as no longer used by the client that called `hold`."""
+        """Mark the list as no longer in use by the client that called `hold`."""
         self._holders -= 1
 
     def _check_free(self) -> None:
@@ -946,20 +945,20 @@ class WatchList:
         return bool(self.index.own_labels) or any(each.label for each in self.keychains)
 
     def labels(self) -> Mapping[int, str]:
-        """Return the labels that `label` returns, by the number of the entry. Do not change the mapping."""
+        """Return the result of `label` for each entry that has one, by entry number. Do not change the mapping."""
         if not any(each.label for each in self.keychains):
             return self.index.own_labels
         return {entry: label for entry, label in enumerate(self.index.labels_by_entry()) if label}
 
     def own_label(self, entry: int) -> str | None:
-        """Return the label of the entry with this number in the table. None if the entry has no label of its own.
+        """Return the label of the entry with this number in the table, or None if the entry has no label of its own.
 
         The label of the entry's keychain is ignored.
         """
         return self.index.own_label(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
-        """Yield the watched scriptPubKeys. They include the scripts of public keys, except bare multisig scripts."""
+        """Yield the watched scriptPubKeys, including those of public keys but not bare multisig scripts."""
         return (value for kind, value in self.table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
@@ -972,12 +971,12 @@ class WatchList:
         An element is the data of a push or a 36-byte outpoint. The element of a script is its longest push: a key,
         a hash or a witness program.
 
-        BIP-37 finds a spend only by its outpoint, so all known outpoints are elements. With the update flag ALL, a peer
-        inserts future ones (BIP-37 § Filter matching algorithm).
+        BIP-37 finds a spend only by its outpoint, so all known outpoints are elements. If the update flag is ALL, a
+        peer inserts new ones itself (BIP-37 § Filter matching algorithm).
 
         Raises:
             InexpressibleError: Some watched scripts push no data, or the list contains sp() descriptors. The error
-                lists these scripts, or the addresses of sp().
+                lists the scripts, or the addresses of the descriptors.
         """
         return self.index.bloom_elements()
 
@@ -988,8 +987,8 @@ class WatchList:
         multisig outputs of public keys.
 
         Args:
-            first: Number in the table of the first entry to include, if the caller already has the scripts of earlier
-                ones.
+            first: Number, in the table, of the first entry to include, for a caller that already has the scripts of the
+                entries before it.
 
         Raises:
             InexpressibleError: The list contains entries that compact filters cannot find: data elements, outpoints
@@ -1014,10 +1013,10 @@ class WatchList:
 
         Args:
             raw: The transaction, as bytes or an object that serializes to them.
-            block_hash: Hash of the transaction's block, 32 bytes in wire order; None if it is unconfirmed.
-            height: Height of the transaction's block; None if it is unknown.
-            time: Time of the transaction's block (Unix time); None if it is unknown.
-            spent: The outputs that the inputs spend, in order; None if they are unknown.
+            block_hash: Hash of the transaction's block, 32 bytes in wire order, or None if it is unconfirmed.
+            height: Height of the transaction's block, or None if it is unknown.
+            time: Time of the transaction's block (Unix time), or None if it is unknown.
+            spent: The outputs that the inputs spend, in order, or None if they are unknown.
 
         Raises:
             FormatError: The transaction is malformed, or `spent` does not contain an output for each input.
@@ -1051,9 +1050,9 @@ class WatchList:
 
         Args:
             raw: The block, as bytes or an object that serializes to them.
-            height: Height of the block; None if it is unknown.
-            spent: The outputs that the block spends: its undo record with the checksum, or a sequence for each
-                transaction after the coinbase, with an output for each input. None if they are unknown.
+            height: Height of the block, or None if it is unknown.
+            spent: The outputs that the block spends, or None if they are unknown. They are its undo record with the
+                checksum, or a sequence for each transaction after the coinbase, with an output for each input.
 
         Raises:
             FormatError: The block is malformed, or `spent` does not fit it.
@@ -1072,10 +1071,10 @@ class WatchList:
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
 
     def silent_search(self) -> silentsearch.SilentSearch | None:
-        """Return the search for silent payments. None if the list contains no sp() descriptor.
+        """Return a search for the list's silent payments, or None if it contains no sp() descriptor.
 
         Raises:
-            ParameterError: The extra `silent` is not installed.
+            ParameterError: The `silent` extra is not installed.
         """
         keychains = self.windows.silent
         return silentsearch.SilentSearch.of(keychains) if keychains else None
@@ -1120,7 +1119,7 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Convert hits of a scan to matches, as `matches` does, learn the outpoints of outputs, and move windows.
+        """Convert hits of a scan to matches as `matches` does, learn the outpoints of outputs, and move the windows.
 
         The arguments are the same as for `matches`.
 
@@ -1147,12 +1146,11 @@ class WatchList:
 
         Args:
             hits: Hits of a scan, all in one block or all in unconfirmed transactions.
-            block_hash: Hash of the block, 32 bytes in wire order; None for unconfirmed transactions.
-            height: Height of the block; None if it is unknown.
-            time: Time of the block (Unix time); None if it is unknown.
+            block_hash: Hash of the block, 32 bytes in wire order, or None for unconfirmed transactions.
+            height: Height of the block, or None if it is unknown.
+            time: Time of the block (Unix time), or None if it is unknown.
             completeness: How certain it is that the search of the block missed no match.
-            is_coinbase: True if the transaction at position 0 is a coinbase. By default, it is if `block_hash` is
-                given.
+            is_coinbase: True if the transaction at position 0 is a coinbase; by default, True if `block_hash` is given.
         """
         return self.index.matches(
             hits,

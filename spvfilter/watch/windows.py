@@ -30,18 +30,18 @@ _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 65_000
 """Largest number of keychains of a watch list (our choice)."""
 _MAX_AHEAD = 10_000
-"""Indexes by which a client extends its windows at once: about ten milliseconds of its event loop (our choice)."""
+"""Largest number of indexes that a client adds to its windows in one step of about ten milliseconds (our choice)."""
 STEP = 2_000
 """Scripts or indexes processed in one step of about two milliseconds (our choice)."""
 
 Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
 """The keychain and the index of each entry of a watch list, as `Windows.places` returns them."""
 Ahead = dict[str, list[tuple[bytes, ...]]]
-"""The scripts of the next indexes in each window that moves, by the name of its keychain."""
+"""The scripts of the next indexes of each window that moves, by keychain name."""
 
 
 class _Places(NamedTuple):
-    """Indexes of one keychain and their entries, in arrays: the garbage collector does not look into arrays."""
+    """Indexes of one keychain and their entries, as arrays, which the garbage collector need not traverse."""
 
     indexes: array[int]
     """Index of each entry."""
@@ -92,13 +92,13 @@ class Windows:
         self._firsts: dict[str, str] = {}
         """Name of the first keychain of each account."""
         self._due: set[str] = set()
-        """Names of the keychains whose window must move, because an index was used or revealed since `move`."""
+        """Names of keychains whose window must move, because an index was used or revealed after the last `move`."""
         self._owners = array("H")  # entry → number of its keychain
         self._indexes = array("I")  # entry → index in this keychain
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → other keychains and indexes
         self._fresh: dict[tuple[int, int], None] = {}  # keychains and indexes that were used since `take_fresh`
         self.revealed_scripts: set[bytes] = set()
-        """Scripts that removed keychains have revealed: no other keychain reveals them."""
+        """Scripts that removed keychains revealed, which no other keychain may reveal."""
 
     @classmethod
     def with_places(cls, table: WatchTable, chains: list[Keychain], places: Places) -> Windows:
@@ -107,7 +107,7 @@ class Windows:
         Args:
             table: The table.
             chains: The keychains.
-            places: The keychain and the index of each entry, as the property `places` returned them.
+            places: The keychain and the index of each entry, as the `places` property returned them.
         """
         made = cls(table)
         for chain in chains:
@@ -121,7 +121,7 @@ class Windows:
     def places(self) -> Places:
         """The keychain number and the index of each entry, as two arrays.
 
-        The third item is a dict with the other pairs (keychain number, index) of each entry in several keychains.
+        A third item, a dict, contains the remaining (keychain number, index) pairs of entries in several keychains.
         """
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
@@ -137,7 +137,7 @@ class Windows:
         return iter(self._chains)
 
     def get(self, name: str) -> Keychain | None:
-        """Return the keychain with this name. None if the list has no such keychain."""
+        """Return the keychain with this name, or None if the list has no such keychain."""
         number = self._names.get(name)
         return None if number is None else self._chains[number - 1]
 
@@ -166,7 +166,7 @@ class Windows:
         return len(self._chains)
 
     def assign(self, keychain: Keychain, account: str | None) -> None:
-        """Put a keychain into an account; None for no account."""
+        """Put a keychain into an account, or into none if `account` is None."""
         keychain.account = account
         if account is not None:
             first = self._firsts.setdefault(account, keychain.name)
@@ -182,7 +182,7 @@ class Windows:
 
     @contextmanager
     def limited_by(self, budget: Budget) -> Iterator[None]:
-        """Context manager: windows grow only within a budget of key derivations. Beyond it, raises ParameterError."""
+        """Charge the growth of windows in a `with` block to a budget. Raises ParameterError once it is exhausted."""
         self._budget = budget
         try:
             yield
@@ -194,11 +194,11 @@ class Windows:
             self._budget.charge(keychain.derivations(margin))
 
     def at(self, entry: int) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of an entry. None if the entry is in no keychain."""
+        """Return the keychain and the index of an entry, or None if the entry is in no keychain."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
     def by_entry(self, value_of: Callable[[Keychain], str | None]) -> list[str | None]:
-        """Return a value for each entry, taken from its keychain. None for an entry without a keychain."""
+        """Return a value for each entry, taken from its keychain, with None for entries outside keychains."""
         values = [None, *map(value_of, self._chains)]
         return [values[number] for number in self._owners] + [None] * (len(self._table) - len(self._owners))
 
@@ -211,7 +211,7 @@ class Windows:
             self._firsts[chain.account] = new
 
     def account_at(self, entry: int) -> str | None:
-        """Return the account of the first keychain that contains an entry and has an account. None if there is none."""
+        """Return the account of an entry, taken from the first of its keychains that has one, or None."""
         if not self._is_owned(entry):
             return None
         account = self._chains[self._owners[entry] - 1].account
@@ -221,7 +221,7 @@ class Windows:
         return account
 
     def entries_of(self, account: str) -> tuple[list[int], list[int]]:
-        """Return the entries that belong only to an account's keychains, and the entries that other keychains share."""
+        """Return the entries that only an account's keychains contain, and the entries shared with others."""
         mine = {number for number, each in enumerate(self._chains, 1) if each.account == account}
         owned = [entry for entry, number in enumerate(self._owners) if number in mine] if mine else []
         shared = list[int]()
@@ -232,14 +232,14 @@ class Windows:
         return sorted(set(owned) - set(shared)), shared
 
     def scripts_by_index(self, name: str) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index of a keychain's window. For sp() it is the anchor alone."""
+        """Return the scripts of each index in a keychain's window. For sp(), this is the anchor alone."""
         if is_silent(chain := self.get(name)):
             return [(chain.anchor,)]
         places = sorted(self.entries_beyond({name: 0})[name])
         return self._scripts_of(places, 0, MAX_INDEXES)
 
     def of(self, entry: int, script: bytes | None) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of an entry, or else of a script. None if no keychain contains either.
+        """Return the keychain and the index of an entry, or else of a script, or None if no keychain contains either.
 
         `script` is the script of the output. It is needed for an outpoint entry, which itself belongs to no keychain.
         """
@@ -304,17 +304,17 @@ class Windows:
                 keychain.found[script] = each
 
     def found_at(self, entry: int, script: bytes | None) -> silentkeychain.Found | None:
-        """Return the facts about the silent payment to an entry, or else to a script. None if it is not one."""
+        """Return the facts about the silent payment to an entry, or else to a script, or None if there is none."""
         place = self.of(entry, script) if self._chains else None
         if place is None or not is_silent(chain := place[0]):
             return None
         return chain.found.get(script or self._table.entry(entry)[1])
 
     def next_address(self, name: str | None, network: Network) -> str:
-        """Return the address of the lowest index of a keychain that is neither used nor revealed.
+        """Return a keychain's address at the lowest index that is neither used nor revealed.
 
         Args:
-            name: Name of the keychain; None for the first keychain.
+            name: Name of the keychain, or None for the first keychain.
             network: Network of the address.
 
         Raises:
@@ -336,15 +336,15 @@ class Windows:
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
     def chosen(self, name: str | None, accounts: Collection[str]) -> Keychain:
-        """Return the keychain with a given name, the first if there are several.
+        """Return the keychain that a name refers to: the first, if there are several.
 
         Args:
-            name: The name of an account or of a keychain, the descriptor of a keychain without checksum, or its label,
-                tried in this order. None for the first keychain.
+            name: The name of an account or of a keychain, a keychain's descriptor without its checksum, or its label,
+                tried in this order; None for the first keychain.
             accounts: Names of all accounts.
 
         Raises:
-            ParameterError: There is no such keychain, or the account has none.
+            ParameterError: There is no such keychain, or the account contains none.
         """
         if name is not None and name in accounts:
             if name not in self._firsts:
@@ -428,13 +428,13 @@ class Windows:
             self._due.add(keychain.name)
 
     def reach(self, keychain: Keychain, end: int) -> None:
-        """Let the window of a keychain grow at least to `end`, revealing nothing. Raises ParameterError."""
+        """Make a window grow at least to `end`, without revealing anything. Raises the errors of `Keychain.reach`."""
         keychain.reach(end)
         if keychain.end < keychain.required:
             self._due.add(keychain.name)
 
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
-        """Mark the indexes of hits as used, and return True if a window must now move. Does not move windows itself.
+        """Mark the indexes of hits as used, and return True if a window must now move, without moving it.
 
         By default, the indexes of all known outpoints become used.
         """
@@ -443,7 +443,7 @@ class Windows:
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
     def see(self, hits: Iterable[Hit]) -> None:
-        """Record that unconfirmed transactions pay the indexes of hits: `next_address` skips them, but windows stay."""
+        """Record that unconfirmed transactions pay the indexes of hits. `next_address` skips them; no window moves."""
         for hit in hits if self._chains else ():
             if (place := self.of(hit.entry, hit.script)) is not None:
                 place[0].see(place[1])
@@ -477,7 +477,7 @@ class Windows:
         """Extend all windows beyond their required ends, and return the newly watched scripts.
 
         Args:
-            margin: Number of additional indexes to watch; None for the lookahead of each keychain.
+            margin: Number of additional indexes to watch, or None for the lookahead of each keychain.
             settled: Names of keychains whose windows are extended only if they must move.
 
         Raises:
@@ -497,7 +497,7 @@ class Windows:
         return new + self.grow() if any(due) else new
 
     def _derived_apart(self, wanted: Iterable[tuple[Keychain, range]]) -> Mapping[str, list[tuple[bytes, ...]]]:
-        """Return scripts of keychains that other processes derived, as `derivers.derive` does.
+        """Derive scripts of keychains in other processes, as `derivers.derive` does, and return them.
 
         While a budget limits the derivations, each keychain is derived after its charge.
         """
@@ -511,10 +511,10 @@ class Windows:
         new: list[bytes],
         apart: Mapping[str, list[tuple[bytes, ...]]],
     ) -> bool:
-        """Extend the window of keychain `number`, and return True if another window must move.
+        """Extend the window of keychain number `number`, and return True if another window must move.
 
         The window ends `margin` indexes after its required end. The newly watched scripts are appended to `new`.
-        `apart` has scripts that other processes derived.
+        `apart` contains the scripts that other processes derived.
         """
         self._charge(keychain, margin)
         first, before = keychain.end, len(self._table)
@@ -527,16 +527,16 @@ class Windows:
 
     @property
     def is_due(self) -> bool:
-        """True if a window must move, because one of its indexes was used or revealed since the last `move`."""
+        """True if a window must move, because one of its indexes has been used or revealed since the last `move`."""
         return bool(self._due)
 
     def ahead(self, margin: int | None = None) -> Ahead:
         """Return the scripts that `widen` would add to the windows that must move, without changing anything.
 
-        Covers at most 10,000 indexes. If the windows need more, they must move again after `move`.
+        The result covers at most 10,000 indexes. If the windows need more, they must move again after `move`.
 
         Args:
-            margin: Number of indexes beyond the required ends; None for the lookahead of each keychain.
+            margin: Number of indexes beyond the required ends, or None for the lookahead of each keychain.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -592,7 +592,7 @@ class Windows:
     def shorten(self) -> bool:
         """Halve the lookaheads of the keychains, down to the gap limit.
 
-        Returns False if all were already at the gap limit, else True.
+        Returns False if all of them were already at the gap limit, else True.
         """
         longer = [each for each in self._chains if each.lookahead > GAP_LIMIT]
         for each in longer:
@@ -614,7 +614,7 @@ class Windows:
     def _note(self, outputs: Iterable[tuple[int, bytes | None]]) -> bool:
         """Mark the indexes of outputs as used, and return True if a window must move.
 
-        Each output is a pair: the number of its entry, and its script. The script is None if it is unknown.
+        Each output is a pair: the number of its entry, and its script, or None if the script is unknown.
         """
         due = False
         for entry, script in dict.fromkeys(outputs):  # keeps the order, in which a database stores the used indexes
@@ -655,7 +655,7 @@ class Windows:
         return True
 
     def _own(self, number: int, places: Iterable[tuple[int, int]]) -> None:
-        """Let entries of the table, each with an index, belong to a keychain."""
+        """Record that entries of the table, each with an index, belong to a keychain."""
         self._reach_table()
         owners, indexes = self._owners, self._indexes
         for entry, index in places:
@@ -665,7 +665,7 @@ class Windows:
                 self._shared.setdefault(entry, []).append((number, index))
 
     def _reach_table(self) -> None:
-        """Note that the latest entries of the table have no keychain."""
+        """Record that the latest entries of the table belong to no keychain."""
         if (missing := len(self._table) - len(self._owners)) > 0:
             self._owners.extend(array("H", bytes(2 * missing)))
             self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
@@ -673,7 +673,7 @@ class Windows:
     # For the database of a client
 
     def take_fresh(self) -> dict[str, list[int]]:
-        """Return the indexes that became used since the previous call, by the name of the keychain."""
+        """Return the indexes that have become used since the previous call, by keychain name."""
         fresh: dict[str, list[int]] = {}
         for number, index in self._fresh:
             fresh.setdefault(self._chains[number - 1].name, []).append(index)
@@ -681,10 +681,10 @@ class Windows:
         return fresh
 
     def entries_beyond(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Return the entries at and above given indexes of keychains, as pairs (index, entry) by the keychain's name.
+        """Return the entries from given indexes of keychains on, as (index, entry) pairs by keychain name.
 
         Args:
-            firsts: For the name of each keychain, the lowest index to return.
+            firsts: The lowest index to return for each keychain, by name.
         """
         least = [0, *(firsts.get(each.name, MAX_INDEXES) for each in self._chains)]
         owned = ((entry, *place) for entry, place in enumerate(zip(self._owners, self._indexes, strict=True)))
@@ -754,14 +754,14 @@ class Windows:
         self._table = table
 
     def without(self, table: WatchTable, gone: Sequence[int], account: str | None = None) -> Windows:
-        """Return the windows for another table, which lacks some of the entries, so that later ones have lower numbers.
+        """Return the windows for another table without some of the entries, in which later entries have lower numbers.
 
-        The keychains are the same objects.
+        The keychains are shared, not copied.
 
         Args:
             table: The other table.
             gone: Numbers of the missing entries, in ascending order.
-            account: Account whose keychains to leave out; None to keep all keychains.
+            account: Account whose keychains are left out, or None to keep all keychains.
         """
         twin = self._twin(table)
         twin._take_chains(self._chains.copy())
@@ -783,7 +783,7 @@ class Windows:
         return {self._table.entry(entry)[1] for end, index, entry in places if index < end}
 
     def _drop(self, account: str) -> None:
-        """Drop the keychains of an account. Their entries go to other keychains that have them, or to none."""
+        """Drop the keychains of an account. Their entries pass to other keychains that contain them, or to none."""
         left = [each for each in self._chains if each.account != account]
         names = {each.name: number for number, each in enumerate(left, 1)}
         numbers = [_NOBODY, *(names.get(each.name, _NOBODY) for each in self._chains)]  # new number by old number
@@ -821,10 +821,10 @@ class Windows:
         )
 
     def take_uses(self, other: Windows) -> Iterator[None]:
-        """Take over, in steps, the used indexes and the longer windows of a copy of these keychains.
+        """Take over the used indexes and the longer windows of a copy of these keychains, in steps.
 
-        The scripts come from the copy's table, so none are derived. The generator yields after at most a few thousand
-        scripts or used indexes, so that an event loop can run between the steps. After each step, every keychain is
+        The scripts come from the copy's table, so none are derived. The generator yields after a few thousand scripts
+        or used indexes at most, so that an event loop can run between the steps. After each step, every keychain is
         consistent.
 
         Args:
@@ -865,10 +865,10 @@ class Windows:
             work += 1
 
     def _beyond(self, ends: Mapping[str, int]) -> Generator[None, None, dict[str, _Places]]:
-        """Return the indexes and the entries of keychains from given indexes on, by the name, in steps.
+        """Return the indexes and entries of keychains from given indexes on, by keychain name, in steps.
 
         Args:
-            ends: For the name of each keychain, the lowest index to return.
+            ends: The lowest index to return for each keychain, by name.
         """
         least = [MAX_INDEXES, *(ends.get(each.name, MAX_INDEXES) for each in self._chains)]
         found: dict[int, _Places] = {}  # by the number of the keychain; most windows have not grown
@@ -885,16 +885,16 @@ class Windows:
         return {self._chains[number - 1].name: places for number, places in found.items()}
 
     def _scripts_of(self, places: Sequence[tuple[int, int]], first: int, end: int) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index from `first` to before `end`.
+        """Return the scripts of each index from `first` up to, but not including, `end`.
 
-        `places` has pairs of an index and an entry in ascending order.
+        `places` contains (index, entry) pairs in ascending order.
         """
         chosen = places[bisect_left(places, (first, 0)) : bisect_left(places, (end, 0))]
         table = self._table
         return [tuple(table.entry(entry)[1] for _, entry in group) for _, group in groupby(chosen, itemgetter(0))]
 
     def copy(self, table: WatchTable) -> Windows:
-        """Return a copy of these windows for `table`, a copy of theirs."""
+        """Return a copy of these windows for `table`, which is a copy of their table."""
         twin = self._twin(table)
         twin._take_chains([keychain.copy() for keychain in self._chains])
         return twin
@@ -910,7 +910,7 @@ class Windows:
 
 
 def _left(values: array[int], gone: Sequence[int]) -> array[int]:
-    """Return the values except those at the positions `gone`, which ascend."""
+    """Return the values except those at the positions in `gone`, which must be in ascending order."""
     left, first = array(values.typecode), 0
     for place in gone:
         left += values[first:place]

@@ -81,7 +81,7 @@ def test_windows_that_outpoints_move_stay_within_the_budget(tmp_path: Path) -> N
 
 
 def test_a_negative_budget_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="must not be negative, not -1"):
+    with pytest.raises(ParameterError, match="must be 0 or more, not -1"):
         Budget(-1)
-    with pytest.raises(ParameterError, match="must not be negative"):
+    with pytest.raises(ParameterError, match="must be 0 or more, not -1"):
         load(tmp_path, most=-1)

@@ -152,7 +152,7 @@ def test_a_compiled_list_is_loaded_before_other_entries(tmp_path: Path) -> None:
 def test_patterns_are_refused_outside_a_scan(tmp_path: Path) -> None:
     watch = WatchList()
     watch.add_data_prefix(b"omni")
-    with pytest.raises(WatchFileError, match="are only for `spvfilter scan`: build the list without them"):
+    with pytest.raises(WatchFileError, match="work only in `spvfilter scan`: build the list without them"):
         textfile.load(WatchList(), compiled_file(watch, tmp_path), allows_patterns=False)
 
 

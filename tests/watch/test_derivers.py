@@ -154,7 +154,7 @@ def test_wrong_script_of_a_process_is_refused(started: Started, monkeypatch: pyt
         return found
 
     monkeypatch.setattr(derivers, "derive", wrong)
-    with pytest.raises(KeychainError, match=r"two different scripts for index 45"):
+    with pytest.raises(KeychainError, match=r"index 45 gave two different scripts"):
         watch.widen()
     assert started
     assert windows_of(watch)[-1] == before[-1]

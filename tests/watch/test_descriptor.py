@@ -252,7 +252,9 @@ def test_segwit_multisig_has_up_to_20_keys() -> None:
         own = scripts(f"pk({XPUB})")[0][:-2]
         assert scripts(inner) == [(b"\x00\x20" + sha256(bytes.fromhex(f"{own}ad") + program).digest()).hex()]
     assert "multi() takes at most 20 keys here, not 21" in refusal(f"wsh(multi(1,{','.join(keys)}))")
-    assert "547 bytes, more than 520: use at most 15 keys, or wsh()" in refusal(f"sh(multi(1,{','.join(keys[:16])}))")
+    assert "must be at most 520 bytes, not 547: use at most 15 keys, or wsh()" in refusal(
+        f"sh(multi(1,{','.join(keys[:16])}))"
+    )
     assert scripts(f"sh(sortedmulti(1,{','.join(keys[:15])}))")
 
 
@@ -467,8 +469,8 @@ CAUSES = [
     (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
     (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "expected a key and one tree: tr(KEY,{A,B})"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a tree of scripts: SCRIPT or {TREE,TREE}"),
-    (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "more than 128 levels"),
-    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "needs 3 signatures, but has only 2 keys"),
+    (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "deeper than 128 levels"),
+    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "requires 3 signatures, but has only 2 keys"),
     (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected a number as the first argument of multi_a()"),
     (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
     (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
@@ -535,9 +537,9 @@ CAUSES = [
     (f"pkh(0x{KEY})", "character 5: a key with 0x"),
     (f"pkh({KEY}/0)", "a path after a public key in hex"),
     (f"pkh({KEY}0)", "a key of 67 hex digits, expected 66"),
-    (f"pkh(05{KEY[2:]})", "starts with 02 or 03, not with 05"),
+    (f"pkh(05{KEY[2:]})", "must start with 02 or 03, not 05"),
     (f"pkh(02{'0' * 64})", "not a point of the curve"),
-    (f"pkh({HYBRID})", "character 5: a hybrid key, which starts with 06"),
+    (f"pkh({HYBRID})", "character 5: a hybrid key (it starts with 06)"),
     (f"wpkh(04{HYBRID[2:]})", "character 6: an uncompressed key in segwit"),
     (f"tr(04{HYBRID[2:]})", "character 4: an uncompressed key in tr()"),
     ("pkh(nonsense)", "character 5: expected a key"),
@@ -548,14 +550,14 @@ CAUSES = [
     (f"wsh(wpkh({KEY}))", "character 5: wpkh() in wsh(): expected"),
     (f"sh(sh(pkh({KEY})))", "character 4: sh() in sh(), expected one of"),
     (f"sh(multi_a(1,{KEY}))", "multi_a() in sh(): BIP-379 allows miniscript only in wsh() and tr()"),
-    (f"wsh(foo({KEY}))", "foo() in wsh(), expected a fragment of miniscript"),
+    (f"wsh(foo({KEY}))", "foo() in wsh(): expected a fragment of miniscript"),
     (f"tr({KEY},{KEY})", "a key or a number as a leaf of tr()"),
     (f"tr({KEY},wsh(pk({KEY})))", "wsh() as a leaf of tr()"),
     (f"tr({KEY},sortedmulti(1,{KEY}))", "sortedmulti() in a leaf of tr(): write sortedmulti_a()"),
     (f"wsh(and_v(v:sortedmulti(1,{KEY}),1))", "sortedmulti() within another script"),
     (f"wsh(multi_a(1,{KEY}))", "multi_a() in wsh(): write multi()"),
     (f"wsh(multi(0,{KEY}))", "character 11: multi() must require at least 1 signature"),
-    (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() needs 3 signatures, but has only 2 keys"),
+    (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() requires 3 signatures, but has only 2 keys"),
     (f"wsh(multi({KEY}))", "expected multi(NUMBER,KEY,…)"),
     (f"wsh(thresh(3,pk({KEY})))", "thresh() needs 3 of 1 scripts"),
     (f"wsh(and_v(v:pk({KEY})))", "and_v() takes 2 arguments, not 1"),

@@ -186,15 +186,15 @@ BAD: list[tuple[Callable[[int], Any], str]] = [
         lambda index: script_at(100 // (index - 7)) if index == 7 else script_at(index),
         "ZeroDivisionError while deriving index 7",
     ),
-    (lambda index: None, "index 0 gives NoneType, expected a scriptPubKey as bytes"),
-    (lambda index: script_at(index).hex(), "index 0 gives str, expected a scriptPubKey as bytes"),
-    (lambda index: (script_at(index),), "index 0 gives tuple, expected a scriptPubKey as bytes"),
-    (lambda index: script_at(index) if index < 9 else None, "index 9 gives NoneType"),
-    (lambda index: b"", "index 0 gives 0 bytes, expected a scriptPubKey of 1 to 4,000,000"),
-    (lambda index: bytes(4_000_001), "index 0 gives 4,000,001 bytes"),
-    (lambda index: NOWHERE, "the indexes 0 and 1 have the same script"),
-    (lambda index: script_at(index % 5), "the indexes 0 and 5 have the same script"),
-    (stateful(), "two different scripts for index 0"),
+    (lambda index: None, "expected a scriptPubKey as bytes for index 0, not NoneType"),
+    (lambda index: script_at(index).hex(), "expected a scriptPubKey as bytes for index 0, not str"),
+    (lambda index: (script_at(index),), "expected a scriptPubKey as bytes for index 0, not tuple"),
+    (lambda index: script_at(index) if index < 9 else None, "expected a scriptPubKey as bytes for index 9"),
+    (lambda index: b"", "expected a scriptPubKey of 1 to 4,000,000 bytes for index 0, not 0"),
+    (lambda index: bytes(4_000_001), "expected a scriptPubKey of 1 to 4,000,000 bytes for index 0, not 4,000,001"),
+    (lambda index: NOWHERE, "indexes 0 and 1 have the same script"),
+    (lambda index: script_at(index % 5), "indexes 0 and 5 have the same script"),
+    (stateful(), "index 0 gave two different scripts"),
 ]
 
 
@@ -245,7 +245,7 @@ def test_an_index_outside_the_window_is_no_use_of_it() -> None:
         with pytest.raises(ParameterError, match=f"index {index} is not in the window"):
             chain.use(index)
     for index in (-1, 1 << 31):
-        with pytest.raises(ParameterError, match="has the indexes 0 to 2147483647"):
+        with pytest.raises(ParameterError, match="an index must be from 0 to 2147483647"):
             chain.scripts(index)
 
 

@@ -127,7 +127,7 @@ FAULTS = [
     (b'{"type":"a\\u0000","ref":"x"}', "'type' must be printable text"),
     (b'{"type":"output","ref":"%b"}' % TXID.encode(), "TXID:INDEX"),
     (b'{"type":"input","ref":"%b:4294967296"}' % TXID.encode(), "output index"),
-    (b'{"type":"pubkey","ref":"05"}', "a public key is 64"),
+    (b'{"type":"pubkey","ref":"05"}', "a public key must be 64"),
     (b'{"type":"x","ref":"x","label":7}', "'label' must be text, not int"),
     (b'{"type":"x","ref":"x","label":"a\\u0000b"}', "surrogates or NUL"),
     (b'{"type":"x","ref":"x","label":"\\ud800"}', "surrogates"),
@@ -177,7 +177,7 @@ def test_too_large_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_constructed_label_is_checked() -> None:
-    with pytest.raises(ParameterError, match="cannot have the name 'label'"):
+    with pytest.raises(ParameterError, match="must not be named 'label'"):
         Label("tx", TXID, other={"label": "x"})
     with pytest.raises(ParameterError, match="'spendable'"):
         Label("tx", TXID, spendable=False)

@@ -367,7 +367,7 @@ def limit(number: int, kind: str) -> str:
     [
         ("bytes", 102, "the script of wsh() is 3,608 bytes long, but nodes relay at most 3,600"),
         ("items", 100, "needs 101 witness items, but nodes relay at most 100"),
-        ("operations", 50, "executes 205 operations, more than the 201 allowed"),
+        ("operations", 50, "executes 205 operations, but at most 201 are allowed"),
     ],
 )
 def test_limits_of_resources_are_those_of_core(kind: str, most: int, cause: str) -> None:
@@ -389,7 +389,7 @@ def test_brackets_are_nested_at_most_402_deep() -> None:
         return f"tr({NUMS},{'and_v(v:1,' * number}pk({A}){')' * number})"
 
     assert parse_descriptor(text(400), MAINNET)
-    assert "more than 402 brackets" in refusal(text(401))
+    assert "more than 402 deep" in refusal(text(401))
 
 
 def test_thresh_has_at_most_1000_scripts() -> None:

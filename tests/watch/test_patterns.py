@@ -71,7 +71,7 @@ def test_commands_without_blocks_refuse_the_line_by_its_number(tmp_path: Path) -
         watch_list(MAINNET, str(tmp_path / "list"), [], **options)  # type: ignore[arg-type]
     assert [number for number, _ in caught.value.problems] == [2, 3, 4, 5]
     assert {message for _, message in caught.value.problems} == {
-        "data-prefix: and script-type: entries are only for `spvfilter scan`: delete the line"
+        "data-prefix: and script-type: entries work only in `spvfilter scan`: delete the line"
     }
     with pytest.raises(ParameterError, match="script-type:… is a line of a watch list, not an address"):
         watch_list(MAINNET, None, ["script-type:p2ms"], **options)  # type: ignore[arg-type]

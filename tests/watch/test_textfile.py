@@ -164,7 +164,7 @@ def test_an_overlong_line_is_reported_and_hides_no_other(
     assert len(load(tmp_path, "#" * 99 + "\n" + ADDRESS)) == 1
     found = problems(tmp_path, f"bad\n{'x' * (100 + extra)}\nbad\n{ADDRESS}\nbad")
     assert list(found) == [1, 2, 3, 5]
-    assert "more than 100 bytes" in found[2]
+    assert "longer than 100 bytes" in found[2]
 
 
 def test_a_line_may_have_a_script_of_block_size(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_line_may_have_a_script_of_block_size(tmp_path: Path) -> None:
     watch = load(tmp_path, f"script:{script.hex()},large\n{ADDRESS}\n")
     assert labels(watch) == ["large", None]
     (found,) = problems(tmp_path, "0" * 20_000_000).values()
-    assert "the line has more than" in found
+    assert "the line is longer than" in found
 
 
 def test_a_file_of_another_network_is_refused_by_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ _INPUT = "0123456789()[],'/*abcdefgh@:$%{}IJKLMNOPQRSTUVWXYZ&+-.;<=>?!^_|~ijklmn
 _OUTPUT = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _GENERATOR = (0xF5DEE51989, 0xA9FDCA3312, 0x1BAB10E32D, 0x3706B1677A, 0x644D626FFD)
 _TERMS = tuple(reduce(xor, (term for bit, term in enumerate(_GENERATOR) if top >> bit & 1), 0) for top in range(1 << 5))
-"""The sum of the generator's terms for each value of the five bits that leave the state."""
+"""The XOR of the generator's terms for each value of the five bits that are shifted out of the state."""
 _SIZE = 8  # characters
 _HINTS = {
     **dict.fromkeys("‘’′´", ": write ' or h for a hardened step"),  # programs put them in place of the apostrophe
@@ -21,9 +21,9 @@ _VALUES = {char: value for value, char in enumerate(_INPUT)}
 
 
 def checksum(text: str) -> str:
-    """Return the checksum of a descriptor that is given without one.
+    """Compute the checksum of a descriptor, which is given without one.
 
-    Raises DescriptorError for a character that is not allowed in descriptors.
+    Raises DescriptorError if the descriptor contains a character that is not allowed.
     """
     state, group, count = 1, 0, 0
     for at, char in enumerate(text, 1):
@@ -48,7 +48,7 @@ def _next(state: int, value: int) -> int:
 
 
 def split_checksum(text: str) -> tuple[str, str]:
-    """Return a descriptor without its checksum, and the checksum. A descriptor without one is also accepted.
+    """Return a descriptor without its checksum, and the checksum, which is checked if the descriptor contains one.
 
     Raises DescriptorError if the checksum is wrong or incomplete, or a character is not allowed in descriptors.
     """

@@ -1,9 +1,9 @@
 """The script functions of descriptors (BIP-381 to 387 and rawtr): their arguments, and the scripts that they derive.
 
-This module assembles all scripts itself. libwally derives keys and tweaks those of taproot outputs.
+This module assembles all scripts itself; libwally derives the keys, and tweaks those of taproot outputs.
 
 A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs). A leaf is hashed
-with its version, 0xc0, and its length. The hashes of two branches are hashed together, the smaller one first. The root
+with its version, 0xc0, and its length. A branch is the hash of the two hashes below it, the smaller one first. The root
 hash tweaks the internal key.
 """
 
@@ -47,7 +47,7 @@ _NEVER_INNER = ("addr", "combo", "raw", "rawtr", "sh", "tr", "wpkh", "wsh")
 _MAX_DEPTH = 128
 """Largest depth of a leaf in a taproot tree (BIP-341)."""
 _MAX_BARE_KEYS = 3
-"""Largest number of keys of a bare multisig. Core does not relay larger scripts, and rejects their descriptors."""
+"""Largest number of keys in a bare multisig script. Core does not relay larger ones, and rejects their descriptors."""
 _LEAF_VERSION = 0xC0
 """Version of a leaf of a taproot tree (BIP-342)."""
 _MAX_P2SH = 520
@@ -68,7 +68,7 @@ class Branch:
     """A branch of a taproot tree."""
 
     left: Tree
-    """The first subtree in the descriptor."""
+    """The subtree that comes first in the descriptor."""
     right: Tree
     """The second subtree."""
 
@@ -79,12 +79,12 @@ Tree = Leaf | Branch
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of a descriptor, with the scripts and keys that a spend of it needs."""
+    """An output of a descriptor, with the scripts and keys needed to spend it."""
 
     bind: Bind
     """Derives the scriptPubKey."""
     keys: tuple[Key, ...]
-    """Keys of its script, without those of a taproot tree."""
+    """Keys of its script, except those in a taproot tree."""
     redeem: Bind | None = None
     """Derives the redeem script of a P2SH output."""
     witness: Bind | None = None
@@ -92,7 +92,7 @@ class Output:
     internal: Key | None = None
     """Internal key of tr(), which is also in `keys`."""
     tree: Tree | None = None
-    """Scripts of tr()."""
+    """Tree of scripts in tr()."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Outputs:
     """The outputs of a descriptor."""
 
     scripts: Callable[[int], Callable[[Sequence[int]], list[tuple[bytes, ...]]]]
-    """Takes the number of a path, and returns the function that derives the scriptPubKeys of each index."""
+    """Function that takes the number of a path, and returns a function that derives the scriptPubKeys of each index."""
     each: tuple[Output, ...]
     """The outputs of an index, in the order of `scripts`."""
 
@@ -108,7 +108,7 @@ class Outputs:
 def read_outputs(expression: Expression, reading: Reading) -> Outputs:
     """Return the outputs of a descriptor, which is neither addr() nor raw().
 
-    Raises DescriptorError if the descriptor is invalid, and WrongNetworkError for a key of another network.
+    Raises DescriptorError if the descriptor is invalid, and WrongNetworkError if a key belongs to another network.
     """
     name = expression.text
     if expression.suffix:
@@ -156,7 +156,7 @@ def _bare(script: Script) -> Output:
 
 
 def _after(bind: Bind, change: Callable[[bytes], bytes]) -> Bind:
-    """Return the function that derives the result of `change` for the script of `bind`."""
+    """Return the function that derives scripts with `bind` and applies `change` to them."""
 
     def bound(path: int) -> Derive:
         derive = bind(path)
@@ -211,13 +211,13 @@ def _sh(expression: Expression, reading: Reading) -> Output:
         raise fault(inner.at, f"{inner.shown} in sh(), expected one of {', '.join(f'{each}()' for each in _IN_SH)}")
     if (size := size_of(script)) > _MAX_P2SH:
         raise fault(
-            inner.at, f"the script in sh() has {size} bytes, more than {_MAX_P2SH}: use at most 15 keys, or wsh()"
+            inner.at, f"the script in sh() must be at most {_MAX_P2SH} bytes, not {size}: use at most 15 keys, or wsh()"
         )
     return _in_sh(_bare(script))
 
 
 def _in_sh(inner: Output) -> Output:
-    """Return the P2SH output of another output."""
+    """Return the P2SH output that wraps another output."""
     return replace(inner, bind=_after(inner.bind, _p2sh), redeem=inner.bind)
 
 
@@ -248,7 +248,7 @@ def _witness(expression: Expression, reading: Reading) -> Output:
 def _combo(expression: Expression, reading: Reading) -> Outputs:
     """Return the outputs of combo() (BIP-384).
 
-    Their scripts are P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH.
+    Their scripts are P2PK and P2PKH and, for a compressed key, also P2WPKH and P2SH-P2WPKH.
     """
     (argument,) = _arguments(expression, 1, "combo(KEY)")
     key = read_key(argument, KeyPlace.LEGACY, reading)
@@ -285,7 +285,7 @@ def _taproot(expression: Expression, reading: Reading) -> Output:
 
 
 def _tweaked(key: Key, tree: Tree | None, path: int) -> Derive:
-    """Return the function that derives the output key of tr(), with a first byte 2 or 3 for its parity."""
+    """Return the function that derives the output key of tr() with a leading 2 or 3 for its parity."""
     internal, root = key.bind(path), None if tree is None else _root(tree, path)
     tweak: Any = wally().ec_public_key_bip341_tweak
 
@@ -303,7 +303,7 @@ def _output_script(output_key: Derive) -> Derive:
 def _tree(expression: Expression, depth: int, reading: Reading) -> Tree:
     """Return a taproot tree. `depth` is the depth of its top in the whole tree."""
     if depth > _MAX_DEPTH:
-        raise fault(expression.at, f"the tree of scripts has more than {_MAX_DEPTH} levels")
+        raise fault(expression.at, f"the tree of scripts is deeper than {_MAX_DEPTH} levels")
     if expression.text != TREE:
         return Leaf(_leaf(expression, reading))
     if len(expression.arguments or ()) != 2 or expression.suffix:
@@ -335,7 +335,7 @@ def _leaf(expression: Expression, reading: Reading) -> Script:
     """Return the template of a leaf of a taproot tree."""
     name = expression.text
     if (expression.arguments is None and not is_miniscript(name)) or name in _NEVER_INNER:
-        raise fault(expression.at, f"{expression.shown} as a leaf of tr(), which needs a script such as pk(KEY)")
+        raise fault(expression.at, f"{expression.shown} as a leaf of tr(): expected a script such as pk(KEY)")
     if name in ("multi_a", "sortedmulti_a"):
         needed, keys = read_multi(
             name, expression.arguments or (), expression.at, KeyPlace.TAPROOT, reading, MAX_MULTI_A_KEYS
@@ -362,9 +362,9 @@ def _tagged(name: str, data: bytes) -> bytes:
 
 
 def spending_of(output: Output, path: int, index: int) -> Spending:
-    """Return the scripts and keys of an output, for a path of the multipath and an index.
+    """Return the scripts and keys needed to spend an output, for a path of the multipath and an index.
 
-    Raises DescriptorError for musig().
+    Raises DescriptorError if the output uses musig().
     """
     script, redeem, witness = (
         None if bind is None else bind(path)([index])[0] for bind in (output.bind, output.redeem, output.witness)
@@ -400,11 +400,11 @@ def _origin(key: Key, path: int, index: int) -> KeyOrigin:
 
 
 _Walked = tuple[Leaf, bytes, bytes, bytes]
-"""A leaf, its hash, its script, and the hashes of its path to the root."""
+"""A leaf, its hash, its script, and the hashes on its path to the root."""
 
 
 def _walked(tree: Tree, path: int, index: int) -> tuple[bytes, list[_Walked]]:
-    """Return the hash of a tree and its leaves."""
+    """Return the hash of a tree, and its leaves."""
     if isinstance(tree, Leaf):
         (script,) = assemble(tree.script, path)([index])
         hashed = _leaf_hash(script)

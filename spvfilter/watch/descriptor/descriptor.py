@@ -30,7 +30,7 @@ _MOST_EXPANDED = 1_500_000
 _MAX_RAW = 10_000
 """Largest size of a script in raw(), in bytes (Core script.h MAX_SCRIPT_SIZE)."""
 _TOGETHER = 1_000
-"""Largest number of indexes that are derived together (our choice)."""
+"""Largest number of indexes that are derived in one batch (our choice)."""
 _ONE_KEY = re.compile(r"(?:wpkh|pkh|tr|sh\(wpkh)\([^(),<>{}#]+/\*\)\)?#[a-z0-9]{8}")
 """A descriptor with one extended key, one path with a wildcard, and a checksum."""
 _MULTIPATH = re.compile(r"<([^<>]*)>")
@@ -50,16 +50,16 @@ class Descriptor(WindowSource):
     size: int
     """Number of indexes of the descriptor: 2^31 if it contains a '*', else 1."""
     keys: int
-    """Number of keys in the descriptor. Each index derives as many keys."""
+    """Number of keys in the descriptor, all of which are derived for each index."""
     lacks_wildcard: bool
     """True if the descriptor contains an extended key but no wildcard, so it has only one script."""
     problems: tuple[str, ...]
-    """Rules that the descriptor breaks, as messages. Only a stored descriptor can break any."""
+    """Messages about the rules that the descriptor breaks. Only a stored descriptor may break any."""
     _derive: Callable[[Sequence[int]], list[tuple[bytes, ...]]] = field(repr=False, compare=False)
     _spend: Callable[[int], tuple[Spending, ...]] = field(repr=False, compare=False)
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
-        """Return the scriptPubKeys of an index: one script, or up to four scripts for combo().
+        """Return the scriptPubKeys of an index: a single script, or up to four for combo().
 
         Args:
             index: Index of the scripts, from 0. A descriptor without a '*' ignores it.
@@ -70,20 +70,20 @@ class Descriptor(WindowSource):
         return self._of(lambda index: self._derive([index])[0], index)
 
     def spending(self, index: int) -> tuple[Spending, ...]:
-        """Return what a spend of each output of an index needs, in the order of `scripts`.
+        """Return what is needed to spend each output of an index, in the order of `scripts`.
 
         Args:
             index: Index of the outputs, from 0. A descriptor without a '*' ignores it.
 
         Raises:
-            DescriptorError: The index cannot be derived, or the descriptor has musig().
+            DescriptorError: The index cannot be derived, or the descriptor uses musig().
         """
         return self._of(self._spend, index)
 
     def window(self, indexes: range) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index. Many together take less time than one by one.
+        """Return the scripts of each index. Deriving many in one call is faster than one at a time.
 
-        Any error means that one of the indexes cannot be derived.
+        If it raises any error, one of the indexes cannot be derived.
         """
         parts = (indexes[at : at + _TOGETHER] for at in range(0, len(indexes), _TOGETHER))
         return [scripts for part in parts for scripts in self._derive(part)]
@@ -106,9 +106,9 @@ class Descriptor(WindowSource):
 
 
 class LazyDescriptor(WindowSource):
-    """A stored descriptor of one key, which is parsed when it derives its first script.
+    """A stored descriptor with one key. It is not parsed until it derives its first script.
 
-    Most of 10,000 stored keychains derive nothing in a run. A descriptor of one key cannot break a rule of miniscript.
+    Most of 10,000 stored keychains derive nothing in a run. A descriptor with one key cannot break a miniscript rule.
     """
 
     def __init__(self, text: str, network: Network) -> None:
@@ -120,7 +120,7 @@ class LazyDescriptor(WindowSource):
 
     @classmethod
     def find(cls, text: str, network: Network) -> LazyDescriptor | None:
-        """Return a lazy descriptor. None if the text has a different form or the extra `descriptors` is missing."""
+        """Return a lazy descriptor, or None if the text has a different form or the `descriptors` extra is missing."""
         try:
             keyexpression.wally()
         except ImportError:
@@ -152,7 +152,7 @@ class LazyDescriptor(WindowSource):
 
 
 def is_silent_text(text: str) -> bool:
-    """Return True if text starts like a descriptor of silent payments, sp()."""
+    """Return True if text starts like a silent payment descriptor, sp()."""
     return text.lstrip().startswith("sp(")
 
 
@@ -168,16 +168,16 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
     Args:
         text: A descriptor, with or without a checksum, or a ypub, zpub, upub or vpub.
         network: Network of the keys and addresses.
-        is_stored: True for a descriptor that a database or a saved list already contains. If it is valid but not sane,
-            it is not refused: `Descriptor.problems` lists the rules that it breaks.
+        is_stored: True if a database or a saved list already contains the descriptor. If it is valid but not sane, it
+            is accepted, and `Descriptor.problems` lists the rules that it breaks.
 
     Returns:
-        One descriptor for each path of a multipath such as <0;1>. For an extended public key there are two, for its
-        receiving and change addresses.
+        One descriptor for each path of a multipath such as <0;1>. An extended public key yields two, one for its
+        receiving and one for its change addresses.
 
     Raises:
         DescriptorError: The text is not a descriptor, contains a private key, or breaks a rule. The message gives the
-            position. Without the extra `descriptors`, all but addr() and raw() are refused.
+            position. Without the `descriptors` extra, only addr() and raw() are accepted.
         WrongNetworkError: A key or address belongs to another network.
         TypeError: `text` is not a str.
     """
@@ -216,7 +216,7 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
 
 
 def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> None:
-    """Issue a DescriptorWarning if descriptors contain extended keys but no wildcard.
+    """Issue a DescriptorWarning if the descriptors contain extended keys but no wildcard.
 
     Raises DescriptorError instead if `require_ranged` is True.
     """
@@ -233,7 +233,7 @@ def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> No
 
 
 def warn_of_problems(descriptor: Descriptor) -> None:
-    """Issue a DescriptorWarning if a stored descriptor breaks rules."""
+    """Issue a DescriptorWarning for each rule that a stored descriptor breaks."""
     for problem in descriptor.problems:
         warn(
             f"the stored descriptor #{descriptor.text.partition('#')[2]} is not safe to use: {problem}. It is still "
@@ -253,7 +253,7 @@ def _require_library() -> None:
 
 
 def _ranged(body: str, stated: str, network: Network, *, is_stored: bool) -> list[Descriptor]:
-    """Return the descriptors of a text that has keys. The text is split into `body` and the checksum."""
+    """Parse a descriptor that contains keys. `body` is its text without the checksum."""
     problems: list[str] = []
 
     def refuse(error: DescriptorError) -> None:
@@ -283,7 +283,7 @@ def _ranged(body: str, stated: str, network: Network, *, is_stored: bool) -> lis
 def _derived(
     texts: list[tuple[str, str]], outputs: Outputs
 ) -> list[tuple[str, Callable[[Sequence[int]], list[tuple[bytes, ...]]]]]:
-    """Return the text with checksum and the function that derives scripts, for each path."""
+    """Return the text with its checksum, and the function that derives the scripts, for each path."""
     try:
         return [(f"{text}#{stated}", outputs.scripts(path)) for path, (text, stated) in enumerate(texts)]
     except DescriptorError:
@@ -300,7 +300,8 @@ def _checked(descriptor: Descriptor) -> Descriptor:
 def _single_paths(body: str, count: int) -> list[str]:
     """Return the single-path descriptors of a multipath descriptor (BIP-389).
 
-    Descriptor number i has part i of every multipath <…>. `count` is the number of parts, or 1 without multipaths.
+    Descriptor number i contains part i of every multipath <…>. `count` is the number of parts: 1 if there is no
+    multipath.
     """
     if count == 1:
         return [body]
@@ -314,7 +315,7 @@ def _single_paths(body: str, count: int) -> list[str]:
 
 
 def _constant(name: str, inner: str, full: str, network: Network) -> Descriptor:
-    """Return the descriptor of addr() or raw(), which have one script and no key. `full` is its text with checksum."""
+    """Parse addr() or raw(), which have one script and no key. `full` is the text with its checksum."""
     if not inner.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])

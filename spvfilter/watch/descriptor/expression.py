@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spvfilter.errors import DescriptorError
 
 MAX_DEPTH = 402
-"""Largest depth of brackets in a descriptor (our choice, and the limit of rust-miniscript)."""
+"""Largest nesting depth of brackets in a descriptor (our choice, which is also rust-miniscript's limit)."""
 TREE = "{"
 """The `text` of an expression {A,B}, a branch of a taproot tree."""
 _DELIMITER = re.compile(r"[(){},]")
@@ -24,7 +24,7 @@ class Expression:
     at: int
     """Offset of the expression in the descriptor, in characters."""
     arguments: tuple[Expression, ...] | None = None
-    """Arguments of the function, or both sides of the branch. None for an atom."""
+    """Arguments of the function, or both sides of the branch, or None for an atom."""
     suffix: str = ""
     """Text after the closing bracket, such as the path after musig(…)."""
     end: int = 0
@@ -32,7 +32,7 @@ class Expression:
 
     @property
     def shown(self) -> str:
-        """How an error message names the expression. It never contains a key."""
+        """The name of the expression in error messages. It never contains a key."""
         if self.arguments is None:
             return "a key or a number"
         if self.text == TREE:
@@ -42,12 +42,12 @@ class Expression:
 
 
 def fault(at: int, message: str) -> DescriptorError:
-    """Return an error about an offset of a descriptor. The message counts characters from 1."""
+    """Return an error about the character at an offset of a descriptor. The message counts from 1."""
     return DescriptorError(f"character {at + 1}: {message}")
 
 
 def parse_expression(body: str) -> Expression:
-    """Parse a descriptor without checksum as one expression.
+    """Parse a descriptor without its checksum as one expression.
 
     Raises DescriptorError if the brackets or commas are wrong. The message names the position.
     """
@@ -59,7 +59,7 @@ def parse_expression(body: str) -> Expression:
         if char in "({":
             opened.append((_opening(body[start:at], char, at, closed), start, []))
             if len(opened) > MAX_DEPTH:
-                raise fault(at, f"more than {MAX_DEPTH} brackets are nested in each other")
+                raise fault(at, f"brackets are nested more than {MAX_DEPTH} deep")
         else:
             argument = _ended(body, start, at, closed)
             if not opened:

@@ -1,7 +1,7 @@
 """Key expressions of descriptors (BIP-380, 389 and 390): origins, public keys, paths, wildcards and musig().
 
-libwally derives child keys (BIP-32), and the kernel derives many together. btclib-secp256k1 aggregates the keys of
-musig() (BIP-327).
+libwally derives single child keys (BIP-32), and the kernel derives many in one call. btclib-secp256k1 aggregates the
+keys of musig() (BIP-327).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _MAX_MUSIG_KEYS = 999
 _MUSIG_CHAIN_CODE = bytes.fromhex("868087ca02a6f974c4598924c36b57762d32cb45717167e300622c7167e38965")
 """Chain code of the extended key that is made from an aggregate key (BIP-328)."""
 _MANY = 150
-"""Smallest number of keys that the kernel derives together: its table takes as long as 100 keys (our choice)."""
+"""Number of keys from which the kernel derives them (our choice): building its table takes as long as 100 keys."""
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _STEP = re.compile(r"(\d{1,10})([hH']?)")
 
 
 class KeyPlace(Enum):
-    """The place of a key expression. It decides which kinds of keys are allowed."""
+    """The place of a key expression, which determines the kinds of keys that are allowed."""
 
     LEGACY = "at the top level or in sh()"
     """Compressed and uncompressed keys."""
@@ -53,25 +53,25 @@ class KeyPlace(Enum):
 
 @dataclass(slots=True)
 class Reading:
-    """The progress of reading one descriptor."""
+    """The state of the parser while it reads one descriptor."""
 
     network: Network
     """Network of the keys."""
     refuse: Callable[[DescriptorError], None]
-    """Function to call for a script that can be derived but should not be used. It may raise the error."""
+    """Function to call with an error if a script can be derived but should not be used. It may raise the error."""
     paths: int = 1
     """Number of paths in each multipath <…> read so far; 1 if there was none."""
     is_ranged: bool = False
-    """True if a key with a wildcard was read."""
+    """True if a key with a wildcard has been read."""
     has_extended: bool = False
-    """True if an extended key was read."""
+    """True if an extended key has been read."""
     keys: int = 0
-    """Number of keys that were read."""
+    """Number of keys read so far."""
 
 
 @cache
 def wally() -> Any:
-    """Import and return the module wallycore. Raises ImportError if the extra `descriptors` is not installed."""
+    """Import and return the wallycore module. Raises ImportError if the `descriptors` extra is not installed."""
     with warnings.catch_warnings():
         # SWIG's types warn on import; if warnings are errors, the interpreter crashes at its end
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -82,8 +82,8 @@ def wally() -> Any:
 def read_key(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key:
     """Return the key that an expression describes.
 
-    Raises DescriptorError if the expression is not a valid key, or not allowed in this place. Raises WrongNetworkError
-    for an extended key of another network.
+    Raises DescriptorError if the expression is not a valid key, or is not allowed in this place, and WrongNetworkError
+    if an extended key belongs to another network.
     """
     if expression.arguments is not None:
         if expression.text != "musig":
@@ -160,7 +160,7 @@ def _origin_fault(fingerprint: str) -> str:
 
 
 def number_of_step(step: str, at: int) -> int:
-    """Return the number of a step in a path. For a hardened step, it is 2^31 or more."""
+    """Return the number of a step in a path, which is 2^31 or more for a hardened step."""
     found = _STEP.fullmatch(step)
     if found is None:
         if not step:
@@ -214,7 +214,7 @@ def _not_a_key(name: str) -> str:
 
 
 def _hex_key(at: int, raw: bytes, digits: int, purpose: KeyPlace, reading: Reading) -> Key:
-    """Return the key of a public key in hex. `digits` is the number of its hex digits."""
+    """Parse a public key in hex. `digits` is the number of its hex digits."""
     in_taproot = purpose is KeyPlace.TAPROOT
     if digits == 64:
         if not in_taproot:
@@ -225,14 +225,14 @@ def _hex_key(at: int, raw: bytes, digits: int, purpose: KeyPlace, reading: Readi
     first = raw[0]
     if first not in ((2, 3) if digits < 130 else (4, 6, 7)):
         expected = "02 or 03" if digits < 130 else "04"
-        raise fault(at, f"a public key of {digits} hex digits starts with {expected}, not with {first:02x}")
+        raise fault(at, f"a public key of {digits} hex digits must start with {expected}, not {first:02x}")
     if len(raw) == 65:
         if purpose is not KeyPlace.LEGACY:
             raise fault(
                 at, f"an uncompressed key {purpose.value}, where keys must be compressed: nobody could spend the coins"
             )
         if first != 4:
-            reading.refuse(fault(at, f"a hybrid key, which starts with {first:02x}: write it in its compressed form"))
+            reading.refuse(fault(at, f"a hybrid key (it starts with {first:02x}): write it in its compressed form"))
     if not _is_point(raw):
         raise fault(at, "the public key is not a point of the curve secp256k1: copy it from the wallet again")
     used = raw[1:] if in_taproot else raw
@@ -251,7 +251,7 @@ def _is_point(raw: bytes) -> bool:
 
 
 def _path(text: str, at: int, owner: str) -> tuple[tuple[Step, ...], bool]:
-    """Return the steps of a path without its wildcard, and whether it has one. `owner` names the key before it."""
+    """Return the steps of a path, and whether a wildcard follows them. `owner` names the key before the path."""
     steps: list[Step] = []
     parts = text.split("/")
     for number, part in enumerate(parts):
@@ -295,7 +295,7 @@ def _multipath(part: str, at: int, owner: str) -> tuple[int, ...]:
 
 
 def _unhardened(part: str, at: int, owner: str) -> int:
-    """Return the number of a step that a public key can derive."""
+    """Return the number of a step. It must not be hardened, because a public key cannot derive such a step."""
     number = number_of_step(part, at)
     if number >= _HARDENED:
         raise fault(at, _hardened(owner))
@@ -311,7 +311,7 @@ def _paths_of(steps: tuple[Step, ...]) -> int:
 
 
 def _children(parent_of: Callable[[int], Any], steps: tuple[Step, ...], size: int, *, is_ranged: bool) -> Bind:
-    """Return the function that derives the children of an extended key of libwally at a path.
+    """Return the function that derives the children at a path below an extended key of libwally.
 
     The steps before the wildcard are derived only once, because they are the same for every index.
     """
@@ -335,7 +335,7 @@ def _children(parent_of: Callable[[int], Any], steps: tuple[Step, ...], size: in
 def _children_at(parent: Any, indexes: Sequence[int], flags: int) -> list[bytes]:
     """Return the compressed public keys of children of an extended key of libwally (BIP-32 CKDpub).
 
-    libwally derives one child at a time. The kernel derives many in a third of the time.
+    libwally derives one child at a time. For many children, the kernel takes a third of the time.
     """
     library = wally()
     public_key = library.bip32_key_get_pub_key
@@ -356,7 +356,7 @@ def _children_at(parent: Any, indexes: Sequence[int], flags: int) -> list[bytes]
 
 
 def _musig(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key:
-    """Return the key of musig(KEY,…), perhaps with a path after it (BIP-390)."""
+    """Parse musig(KEY,…) with an optional path after it (BIP-390)."""
     at = expression.at
     if purpose is KeyPlace.MUSIG:
         raise fault(at, "musig() in musig(): they cannot be nested")
@@ -403,10 +403,10 @@ def _musig_path(expression: Expression) -> tuple[tuple[Step, ...], bool]:
 
 
 def _check_members(expression: Expression, members: list[Key], steps: tuple[Step, ...]) -> None:
-    """Check the keys of a musig() that has a path: extended keys without wildcard (BIP-390)."""
+    """Check the keys of a musig() that has a path: they must be extended keys without a wildcard (BIP-390)."""
     for argument, member in zip(expression.arguments or (), members, strict=True):
         if not keys.extended_keys(argument.text):
-            raise fault(member.at, "a public key in hex in a musig() with a path, where all keys are extended keys")
+            raise fault(member.at, "a public key in hex in a musig() with a path, where all keys must be extended keys")
         if member.is_ranged:
             raise fault(member.at, "a wildcard within a musig() with a path: write the wildcard after musig(…)")
         if member.paths > 1 and _paths_of(steps) > 1:

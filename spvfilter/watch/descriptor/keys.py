@@ -19,7 +19,7 @@ _SIZE = 78
 _LONGEST = 120
 """Largest length of an extended key in characters (our choice). Longer texts are not decoded.
 
-The time of base58 decoding is quadratic in the length.
+Decoding base58 takes time quadratic in the length.
 """
 _ACCOUNT_DEPTH = 3
 """Depth of an account key (BIP-44 path: purpose, coin, account). Receiving and change addresses are derived from it."""
@@ -33,7 +33,7 @@ class Prefix(NamedTuple):
     network: str
     """Network of a key with this prefix: "main" for mainnet, "test" for the test networks."""
     wrapped: str | None
-    """Descriptor of the key's addresses, with KEY in place of the key. None if the prefix names no script type."""
+    """Descriptor of the key's addresses, with KEY in place of the key, or None if the prefix implies no script type."""
     is_multisig: bool = False
     """True if the key is one of several keys of a multisig wallet."""
 
@@ -73,7 +73,7 @@ def is_extended_key(text: str) -> bool:
 
 
 def private_key_in(text: str) -> str | None:
-    """Describe the private key that text may contain, without repeating it. None if there is none."""
+    """Return a description of the private key that text may contain, or None. It never repeats the key."""
     if _ANY_PRIVATE.search(text) is None:  # almost every text: one search is cheaper than three
         return None
     for pattern, what in (
@@ -87,7 +87,7 @@ def private_key_in(text: str) -> str | None:
 
 
 def secret_in(text: str) -> str | None:
-    """Describe the secret that a label or other free text may contain. None if there is none."""
+    """Return a description of the secret that a label or other free text may contain, or None."""
     is_phrase = _PHRASE.fullmatch(text) is not None and len(text.split()) % 3 == 0
     return "a text that looks like a seed phrase" if is_phrase else private_key_in(text)
 
@@ -113,7 +113,7 @@ class AccountKey(NamedTuple):
     raw: bytes
     """The serialized key, 78 bytes (BIP-32)."""
     fingerprint: bytes | None
-    """First 4 bytes of the HASH160 of the master key. None if the descriptor does not give the origin."""
+    """First 4 bytes of the HASH160 of the master key, or None if the descriptor does not give the origin."""
     path: tuple[int, ...]
     """Steps of the origin. The number of a hardened step is 2^31 or more."""
 
@@ -127,7 +127,7 @@ class AccountKey(NamedTuple):
 
     @property
     def place(self) -> bytes | None:
-        """The fingerprint and path for a PSBT (BIP-174). None if they are unknown or do not lead to this key."""
+        """The fingerprint and path for a PSBT (BIP-174), or None if they are unknown or do not lead to this key."""
         master = self.fingerprint or (hash160(self.raw[-33:])[:4] if not self.raw[4] else bytes(4))
         if master == bytes(4) or len(self.path) != self.raw[4]:
             return None
@@ -135,7 +135,7 @@ class AccountKey(NamedTuple):
 
 
 def account_keys(text: str) -> list[AccountKey]:
-    """Return the extended public keys of a descriptor that was parsed, each once."""
+    """Return the extended public keys of a descriptor that has been parsed, each once."""
     found: dict[str, AccountKey] = {}
     for origin, key in _PLACED.findall(text):
         fingerprint, *steps = origin.split("/")
@@ -145,9 +145,9 @@ def account_keys(text: str) -> list[AccountKey]:
 
 
 def check_key(key: str, network: Network, where: str = "") -> bytes:
-    """Return the 78 bytes of an extended public key. `where` starts the error messages.
+    """Check an extended public key, and return its 78 bytes. Error messages begin with `where`.
 
-    Raises DescriptorError for an invalid key, and WrongNetworkError for a key of another network.
+    Raises DescriptorError if the key is invalid, and WrongNetworkError if it belongs to another network.
     """
     from bitcoin.base58 import InvalidBase58Error, decode
 
@@ -187,7 +187,7 @@ def raw_key(key: str) -> bytes:
 
 
 def as_plain(key: str, raw: bytes) -> str:
-    """Return an extended public key as an xpub or a tpub, which descriptors need. `raw` has the key's 78 bytes."""
+    """Return an extended public key as an xpub or a tpub, as descriptors require. `raw` is the serialized key."""
     from bitcoin.base58 import encode
 
     plain = _PUBLIC[PREFIXES[key[:4]].network].to_bytes(4) + raw[4:]

@@ -1,4 +1,4 @@
-"""Miniscript (BIP-379): the script of an expression, its type, and the rules that Bitcoin Core applies to it.
+"""Miniscript (BIP-379): the script and type of an expression, and the rules that Bitcoin Core applies to them.
 
 A type is a set of letters, as in BIP-379 and in Core's miniscript.h:
 
@@ -38,7 +38,7 @@ MAX_MULTI_A_KEYS = 999
 _MAX_SCRIPT = 3_600
 """Largest size of a script in wsh(), in bytes (Core policy.h MAX_STANDARD_P2WSH_SCRIPT_SIZE).
 
-A leaf of a taproot tree needs no such check: the longest descriptor has a smaller script than Core allows.
+A leaf of a taproot tree needs no such check, because even the longest descriptor has a smaller script than Core allows.
 """
 _MAX_OPS = 201
 """Largest number of executed operations in wsh() (Core script.h MAX_OPS_PER_SCRIPT)."""
@@ -51,7 +51,7 @@ _MAX_WRAPPERS = 100
 _MAX_THRESH = 1_000
 """Largest number of expressions in thresh() (our choice: more would need more than 1,000 items on the stack)."""
 _TIME_FLAG = 1 << 22
-"""Bit of a relative timelock that counts time, not blocks (BIP-68)."""
+"""Bit that makes a relative timelock count time, not blocks (BIP-68)."""
 _TIME_THRESHOLD = 500_000_000
 """Smallest absolute timelock that is a time, not a height (Core script.h LOCKTIME_THRESHOLD)."""
 _HASHES = {"sha256": (b"\xa8", 32), "hash256": (b"\xaa", 32), "ripemd160": (b"\xa6", 20), "hash160": (b"\xa9", 20)}
@@ -79,7 +79,7 @@ class Cost(NamedTuple):
 
 
 Costs = Cost | None
-"""A cost; None if there is no such satisfaction or dissatisfaction."""
+"""A cost, or None if the expression cannot be satisfied, or dissatisfied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class Fragment:
     """A fragment of miniscript: the types that it requires, and functions that compute its type and costs."""
 
     requires: tuple[tuple[str, ...], ...]
-    """For each argument, the types that are allowed."""
+    """The types that each argument may have."""
     type: Callable[[tuple[Type, ...]], str]
-    """Function that returns the letters of the type, for the types of the arguments."""
+    """Function that returns the letters of the type, given the types of the arguments."""
     script: Callable[[tuple[Parts, ...]], Parts]
-    """Function that returns the template, for the templates of the arguments."""
+    """Function that returns the template, given the templates of the arguments."""
     ops: int
     """Number of operations that the fragment adds."""
     sat: Callable[[tuple[MiniscriptNode, ...]], Costs]
@@ -143,7 +143,7 @@ def _then(*parts: Costs) -> Costs:
 
 
 def _either(one: Costs, other: Costs) -> Costs:
-    """Return the larger cost of two ways."""
+    """Return the larger of two costs."""
     if one is None or other is None:
         return one or other
     return Cost(max(one.keys, other.keys), max(one.removed, other.removed), max(one.peak, other.peak))
@@ -165,7 +165,7 @@ def _if(condition: bool, letters: str) -> str:
 
 
 def _kept(type_: Type, letters: str) -> str:
-    """Return those of the letters that a type has."""
+    """Return the letters that a type contains."""
     return "".join(letter for letter in letters if letter in type_)
 
 
@@ -254,7 +254,7 @@ def _or_i(types: tuple[Type, ...]) -> str:
 
 
 def _wrapped(letters: str, kept: str) -> Callable[[tuple[Type, ...]], str]:
-    """Return the function that makes the type of a wrapper: its letters, and the letters that it keeps."""
+    """Return the function that makes the type of a wrapper: its own letters, plus those it keeps from its argument."""
     return lambda types: letters + _kept(types[0], kept + "ghijk")
 
 
@@ -367,7 +367,7 @@ def is_miniscript(name: str) -> bool:
 
 
 def _inner(expression: Expression) -> tuple[Expression, ...]:
-    """Return the arguments of an expression that are scripts."""
+    """Return the arguments of an expression that are themselves scripts."""
     name = expression.text.rpartition(":")[2]
     if name == "thresh":
         return (expression.arguments or ())[1:]
@@ -383,7 +383,7 @@ class _Reader:
         self._purpose = KeyPlace.TAPROOT if is_tapscript else KeyPlace.SEGWIT
 
     def node(self, root: Expression) -> MiniscriptNode:
-        """Return the node of an expression. The method does not call itself, because scripts may be deeply nested."""
+        """Return the node of an expression. It does not recurse, because scripts may be deeply nested."""
         opened = [(root, iter(_inner(root)), list[MiniscriptNode]())]
         while True:
             expression, inner, nodes = opened[-1]
@@ -455,9 +455,9 @@ class _Reader:
         if name == "musig":
             return "musig() is not a script but a key: BIP-390 allows it only as a key of tr() and rawtr()"
         if name in ("sortedmulti", "sortedmulti_a"):
-            return f"{name}() within another script: it is only allowed on its own"
+            return f"{name}() within another script: it is allowed only on its own"
         where = "in a leaf of tr()" if self._is_tapscript else "in wsh()"
-        return f"{expression.shown} {where}, expected a fragment of miniscript such as pk(KEY) or and_v(X,Y)"
+        return f"{expression.shown} {where}: expected a fragment of miniscript such as pk(KEY) or and_v(X,Y)"
 
     # Fragments without inner expressions
 
@@ -516,7 +516,7 @@ class _Reader:
     # Fragments with inner expressions
 
     def _made(self, name: str, nodes: tuple[MiniscriptNode, ...], at: int) -> MiniscriptNode:
-        """Return the node of a fragment from the nodes of its arguments."""
+        """Make the node of a fragment from the nodes of its arguments."""
         fragment = FRAGMENTS[name]
         for node, allowed in zip(nodes, fragment.requires, strict=True):
             self._require(name, node, allowed)
@@ -574,7 +574,7 @@ class _Reader:
             )
 
     def _check(self, made: MiniscriptNode, nodes: tuple[MiniscriptNode, ...]) -> None:
-        """Check the rules that a fragment may break although its arguments keep them."""
+        """Check the rules that a fragment may break even if its arguments obey them."""
         where = f"{made.name}:" if len(made.name) == 1 else f"{made.name}()"
         if "m" not in made.type and all("m" in node.type for node in nodes):
             self._reading.refuse(
@@ -591,7 +591,7 @@ class _Reader:
             )
 
     def _check_distinct(self, keys: list[Key]) -> None:
-        """Check that keys differ, for each path of a multipath."""
+        """Check that no key occurs twice, for each path of a multipath."""
         for path in range(max((key.paths for key in keys), default=1)):
             seen: set[bytes] = set()
             for key in keys:
@@ -631,7 +631,7 @@ class _Reader:
         if size > _MAX_SCRIPT:
             refuse(fault(at, f"the script of {where} is {size:,} bytes long, but nodes relay at most {_MAX_SCRIPT:,}"))
         if node.sat is not None and (ops := node.ops + node.sat.keys) > _MAX_OPS:
-            refuse(fault(at, f"the script of {where} executes {ops} operations, more than the {_MAX_OPS} allowed"))
+            refuse(fault(at, f"the script of {where} executes {ops} operations, but at most {_MAX_OPS} are allowed"))
         if node.sat is not None and (items := node.sat.removed + left) > _MAX_WITNESS_ITEMS:
             refuse(
                 fault(
@@ -647,9 +647,9 @@ def _shown(node: MiniscriptNode) -> str:
 
 
 def _with_verify(node: MiniscriptNode) -> tuple[Parts, int]:
-    """Return a script with VERIFY, and the number of operations that this adds.
+    """Append VERIFY to a script, and return the script and the number of operations that this adds.
 
-    The last operation becomes its VERIFY form if it has one.
+    If the last operation has a VERIFY form, that form replaces it.
     """
     if "x" in node.type:
         return (node.script, b"\x69"), 1
@@ -734,7 +734,7 @@ def read_multi(
 ) -> tuple[int, tuple[Key, ...]]:
     """Return the number of signatures and the keys of multi(), sortedmulti(), multi_a() or sortedmulti_a().
 
-    Raises DescriptorError if the numbers do not fit. `most` is the largest number of keys.
+    `most` is the largest number of keys. Raises DescriptorError if a number is out of range.
     """
     if len(arguments) < 2:
         raise fault(at, f"expected {name}(NUMBER,KEY,…)")
@@ -744,7 +744,7 @@ def read_multi(
     if not needed:
         raise fault(arguments[0].at, f"{name}() must require at least 1 signature, not 0")
     if needed > count:
-        raise fault(arguments[0].at, f"{name}() needs {needed} signatures, but has only {count} keys")
+        raise fault(arguments[0].at, f"{name}() requires {needed} signatures, but has only {count} keys")
     return needed, tuple(read_key(argument, purpose, reading) for argument in arguments[1:])
 
 
@@ -761,7 +761,7 @@ def multi_a_script(needed: int, keys: tuple[Key, ...], *, is_sorted: bool = Fals
 def read_node(expression: Expression, reading: Reading, *, is_tapscript: bool) -> MiniscriptNode:
     """Return the node of a miniscript, which may be part of a script. `is_tapscript` is True in a leaf of tr().
 
-    Raises DescriptorError for an expression that is not miniscript.
+    Raises DescriptorError if the expression is not miniscript.
     """
     return _Reader(reading, is_tapscript=is_tapscript).node(expression)
 
@@ -769,8 +769,8 @@ def read_node(expression: Expression, reading: Reading, *, is_tapscript: bool) -
 def read_miniscript(expression: Expression, reading: Reading, *, is_tapscript: bool) -> Script:
     """Return the template of a miniscript in wsh(), or in a leaf of tr() if `is_tapscript`.
 
-    The function calls `reading.refuse` for each rule that the script breaks. Raises DescriptorError for an expression
-    that is not miniscript.
+    Calls `reading.refuse` for each rule that the script breaks. Raises DescriptorError if the expression is not
+    miniscript.
     """
     reader = _Reader(reading, is_tapscript=is_tapscript)
     node = reader.node(expression)

@@ -1,9 +1,9 @@
 """Silent payment descriptors, sp() (BIP-392): a private scan key and a public spend key, with their origins.
 
     sp([ORIGIN]spscan1…)     the scan key and the spend key encoded together, derived at ORIGIN/1h/0 and ORIGIN/0h/0
-    sp(SCAN,SPEND)           SCAN is a private key: compressed WIF, or an xprv with a path; SPEND is a public key
+    sp(SCAN,SPEND)           SCAN is a private key: a compressed WIF, or an xprv with a path; SPEND is a public key
 
-No error or repr ever shows the scan key. A private spend key is refused, as everywhere.
+No error or repr ever shows the scan key. A private spend key is refused, like any private key elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spvfilter.watch.descriptor.expression import Expression, fault, parse_expre
 
 HARDENED = 1 << 31
 _SCAN_STEPS, _SPEND_STEPS = (1 + HARDENED, 0), (HARDENED, 0)
-"""Steps from the account to the scan key and the spend key (BIP-352 § Key derivation)."""
+"""Steps from the account key to the scan key, and to the spend key (BIP-352 § Key derivation)."""
 _LONGEST = 4_000
 """Largest length of a descriptor in characters (our choice). A musig() of 15 extended keys fits."""
 _PAYLOAD = 65
@@ -37,9 +37,9 @@ _PRIVATE_VERSIONS = {"xprv": 0x0488ADE4, "tprv": 0x04358394}
 _EXTENDED_SIZE = 78
 """Size of a serialized extended key in bytes, without its checksum."""
 _WIF_VERSIONS = {0x80: True, 0xEF: False}
-"""First byte of a private key (WIF). The value is True for mainnet."""
+"""First byte of a private key in WIF, with True for mainnet and False for the test networks."""
 _LONGEST_KEY = 120
-"""Largest length of a base58 key in characters (our choice). The time of decoding is quadratic in the length."""
+"""Largest length of a base58 key in characters (our choice). Decoding takes time quadratic in the length."""
 
 Origin = tuple[bytes, tuple[int, ...]]
 """Fingerprint of the master key, and the path from it. Hardened steps are 2^31 or more."""
@@ -60,7 +60,7 @@ class SilentDescriptor:
     network: Network
     """Network of the keys."""
     spend_origin: Origin | None
-    """Origin of the spend key. None if the descriptor gives none, or if the key is musig()."""
+    """Origin of the spend key, or None if the descriptor gives none or the key is a musig()."""
 
     @property
     def address(self) -> SilentAddress:
@@ -74,7 +74,7 @@ def parse_silent(text: str, network: Network) -> SilentDescriptor:
     Raises:
         DescriptorError: The text is not such a descriptor, or contains a private spend key. No message repeats a key.
         WrongNetworkError: A key belongs to another network.
-        ParameterError: The extra `silent` is not installed.
+        ParameterError: The `silent` extra is not installed.
     """
     curve.library()
     text = text.strip()
@@ -127,7 +127,7 @@ def _atom(expression: Expression) -> tuple[int, str, Origin | None]:
 
 
 def _single(expression: Expression, network: Network) -> tuple[bytes, bytes, Origin | None]:
-    """Return the scan key, the spend key and the origin of sp(spscan1…)."""
+    """Return the scan key, the spend key and the origin in sp(spscan1…)."""
     at, text, origin = _atom(expression)
     if not _SCAN_TEXT.match(text):
         raise fault(at, "sp() with one key needs spscan1… (tspscan1… on a test network), the export of the scan key")
@@ -166,7 +166,7 @@ def _checked_scan_key(key: bytes, at: int) -> bytes:
 
 
 def _scan_key(expression: Expression, network: Network) -> tuple[bytes, Origin | None]:
-    """Return the private scan key that is the first of two keys, and its origin."""
+    """Return the private scan key, which is the first of two keys, and its origin."""
     at, text, origin = _atom(expression)
     name, slash, path = text.partition("/")
     if _SCAN_TEXT.match(name):
@@ -189,7 +189,7 @@ def _scan_key(expression: Expression, network: Network) -> tuple[bytes, Origin |
 
 
 def _base58(text: str) -> bytes | None:
-    """Return the bytes of a base58 text without its checksum; None if it is wrong."""
+    """Decode a base58 text, and return its bytes without the checksum, or None if the checksum is wrong."""
     from bitcoin.base58 import InvalidBase58Error, decode
 
     try:

@@ -67,7 +67,7 @@ def keys_of(script: Script) -> list[Key]:
 
 
 def assemble(script: Script, path: int) -> Derive:
-    """Return the function that derives the script of each index, for the path with this number."""
+    """Return the function that derives the script of each index, for path number `path`."""
     parts: list[tuple[bytes, Callable[[list[bytes]], bytes] | None, list[Derive]]] = [
         (part, None, []) if isinstance(part, bytes) else (b"", part.write, [key.bind(path) for key in part.keys])
         for part in script

@@ -1,4 +1,4 @@
-"""Make descriptors of extended public keys that wallets export without one."""
+"""Make descriptors for extended public keys that wallets export without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MULTISIG_FORMATS = {
     "P2SH-P2WSH": "sh(wsh(MULTI))",
     "P2WSH-P2SH": "sh(wsh(MULTI))",
 }
-"""Descriptor of each type of multisig wallet, by the type's usual name, with MULTI in place of the script."""
+"""Descriptor of each type of multisig wallet by the type's usual name, with MULTI in place of the script."""
 _PATH = re.compile(r"(?:[mM]/)?((?:\d{1,10}[hH']?/)*\d{1,10}[hH']?)")
 _FINGERPRINT = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8})")
 
@@ -42,12 +42,12 @@ class Origins:
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
-        """A sentence for each origin that the file gives, but that its descriptor lacks."""
+        """One sentence for each key that is watched without its origin."""
 
     def of(self, key: str, fingerprint: object, path: object, where: str) -> str:
-        """Return the origin of a key, made of the master key's fingerprint and the path. It is empty if unknown.
+        """Return the origin of a key: the master key's fingerprint and the path. It is empty if either is unknown.
 
-        If the fingerprint is missing, a key of depth 1 supplies it, because its parent is the master key.
+        If the fingerprint is missing, it is taken from a key of depth 1, whose parent is the master key.
 
         Args:
             key: The extended public key, as `plain_key` returns it.
@@ -89,7 +89,7 @@ def last_step(key: str) -> str:
 
 
 def single_descriptor(wrapped: str, key: str) -> str:
-    """Return the descriptor of an account key with its origin. `wrapped` is the descriptor, with KEY for the key."""
+    """Return the descriptor of an account key with its origin. `wrapped` contains KEY where the key belongs."""
     return wrapped.replace("KEY", f"{key}{BRANCHES}")
 
 
@@ -100,7 +100,7 @@ def multisig_descriptor(wrapped: str, needed: int, account_keys: list[str]) -> s
 
 
 def both_branches(text: str) -> str:
-    """Extend a descriptor of receiving addresses to change addresses.
+    """Extend a descriptor of receiving addresses so that it also covers the change addresses.
 
     Other descriptors are returned unchanged. Raises DescriptorError if the checksum is wrong.
     """

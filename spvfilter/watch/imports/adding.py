@@ -18,7 +18,7 @@ from spvfilter.watch.imports.walletfile import ImportedAddress, ImportedDescript
 from spvfilter.watch.keychain import MAX_REVEALED, Budget, Keychain
 
 _MOST_NAMED = 20
-"""Number of invalid lines of a file of labels that are named (our choice)."""
+"""Number of invalid lines in a label file that a warning names (our choice)."""
 _Problems = list[tuple[int, str]]  # number of a line, 0 for the whole file, and a message
 
 
@@ -36,7 +36,7 @@ class WalletSink(Protocol):
 def add_wallet(watch: WalletSink, wallet: WalletFile, name: str, budget: Budget) -> None:
     """Add the descriptors, addresses and labels of a wallet file to `watch`. `name` is the file's name.
 
-    All key derivations are counted before any key is derived. A WalletFileWarning names the parts that are left out.
+    All key derivations are counted before any key is derived. A WalletFileWarning names the parts that were left out.
     Raises WatchFileError if the wallet belongs to a different network, an entry is invalid, or the budget is too small.
     """
     problems: _Problems = []
@@ -69,7 +69,7 @@ def add_wallet(watch: WalletSink, wallet: WalletFile, name: str, budget: Budget)
 
 
 def _tried(problems: _Problems, line: int, add: Callable[[], object]) -> bool:
-    """Call a function, and return True if it raises no ParameterError. The message of an error joins the problems."""
+    """Call a function, and return True if it raises no ParameterError. An error's message is added to the problems."""
     try:
         add()
     except ParameterError as error:
@@ -79,9 +79,9 @@ def _tried(problems: _Problems, line: int, add: Callable[[], object]) -> bool:
 
 
 def _keychains(watch: WalletSink, wanted: ImportedDescriptor) -> list[Keychain]:
-    """Return the keychains of a descriptor. Their windows include all indexes that the wallet has derived.
+    """Return the keychains of a descriptor, with windows that include all indexes that the wallet has derived.
 
-    Raises ParameterError if the descriptor's first address is not that of the file.
+    Raises ParameterError if the descriptor's first address is not the one in the file.
     """
     found = watch.keychains_in(without_template(wanted.text), wanted.label)
     for each in found:
@@ -106,7 +106,7 @@ def _add_address(watch: WalletSink, wanted: ImportedAddress) -> None:
 
 
 def _add_labels(watch: WalletSink, labels: Iterable[ImportedAddress]) -> str | None:
-    """Label watched addresses, and return a warning about labels that are left out."""
+    """Label watched addresses, and return a warning about labels that were left out."""
     unknown = 0
     for address, label, _ in labels:
         try:

@@ -35,7 +35,7 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
 def refusal_of(start: bytes) -> str | None:
     """Return an error message if the start of a file shows that it cannot contain a watch list.
 
-    None if it may be text.
+    Returns None if the file may be text.
     """
     head = start[:4096]
     if start.startswith(b"SQLite format 3\0"):

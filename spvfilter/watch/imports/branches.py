@@ -32,7 +32,7 @@ _MOST = 100
 
 
 def read_branch_lines(text: str) -> WalletFile | None:
-    """Return the wallet of lines NAME: DESCRIPTOR. None if the text has a different format.
+    """Return the wallet in NAME: DESCRIPTOR lines, or None if the text has a different format.
 
     Raises ParameterError if a line lacks a descriptor or contains a private key.
     """
@@ -44,13 +44,13 @@ def read_branch_lines(text: str) -> WalletFile | None:
     for line in lines:
         pair = _LINE.fullmatch(line)
         if pair is None or not _is_source(pair[2]):
-            raise ParameterError("descriptors with names: expected only External: DESCRIPTOR and Internal: DESCRIPTOR")
+            raise ParameterError("expected only the lines External: DESCRIPTOR and Internal: DESCRIPTOR")
         found.append((pair[1], pair[2]))
     return _wallet(_receiving_first(found), None)
 
 
 def read_branches(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet of a JSON value, or None if the value has a different format.
 
     Raises ParameterError if a descriptor contains a private key.
     """
@@ -65,12 +65,12 @@ def read_branches(data: object) -> WalletFile | None:
 
 
 def _named(data: JsonObject) -> list[object]:
-    """Return the values of the fields that are named for receiving or change addresses, in this order."""
+    """Return the values of the fields whose names stand for receiving or change addresses, receiving first."""
     return _receiving_first((name, value) for name, value in data.items() if name.lower().replace(" ", "_") in _NAMES)
 
 
 def _receiving_first(named: Iterable[tuple[str, T]]) -> list[T]:
-    """Return the values of names and values. The names of change addresses come last."""
+    """Return the values of pairs (name, value), those named for change addresses last."""
     return [value for _, value in sorted(named, key=lambda pair: pair[0].lower().startswith(_CHANGE))]
 
 

@@ -26,7 +26,7 @@ _MOST_PATHS = 16
 
 
 def read_bsms(text: str) -> WalletFile | None:
-    """Return the wallet of a descriptor record. None if the text has a different format.
+    """Return the wallet in a descriptor record, or None if the text has a different format.
 
     Raises ParameterError if the version is not supported or a line is invalid.
     """
@@ -60,7 +60,7 @@ def _descriptors(template: str, paths: str) -> list[str]:
         return [template]
     body = without_checksum(template)
     if paths.lower() == _NO_PATHS:
-        raise ParameterError("line 3 of a BSMS record: the descriptor has /**, so expected paths such as /0/*,/1/*")
+        raise ParameterError("line 3 of a BSMS record: the descriptor uses /**, so expected paths such as /0/*,/1/*")
     found = [each.strip() for each in paths.split(",")]
     if len(found) > _MOST_PATHS or not all(_PATH.fullmatch(each) for each in found):
         raise ParameterError(f"line 3 of a BSMS record: expected 1 to {_MOST_PATHS} paths such as /0/*,/1/*")

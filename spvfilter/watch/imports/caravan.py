@@ -22,13 +22,13 @@ from spvfilter.watch.imports.walletfile import (
 
 _KIND = "Caravan"
 _UNKNOWN = "unknown"
-"""Text that Caravan writes for a path or a fingerprint that it does not know, in lower case."""
+"""The text, in lower case, that Caravan writes for a path or a fingerprint that it does not know."""
 
 
 def read_caravan(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
-    Raises ParameterError if a field is missing or invalid, or the number of keys does not match the quorum.
+    Raises ParameterError if a field is missing or invalid, or if the number of keys does not match the quorum.
     """
     if not isinstance(data, dict) or "extendedPublicKeys" not in data or "quorum" not in data:
         return None

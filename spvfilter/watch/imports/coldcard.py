@@ -46,13 +46,13 @@ _LINE = re.compile(r"\s*([A-Za-z0-9 ]{1,20}?)\s*:\s*(.*?)\s*")
 _POLICY = re.compile(r"(\d{1,2})\s*(?:of|/)\s*(\d{1,2})", re.IGNORECASE)
 _FINGERPRINT = re.compile(r"[0-9A-Fa-f]{8}")
 _MOST_TEXT = 1_000_000
-"""Largest length of the text of a multisig wallet in characters (our choice)."""
+"""Largest length of a multisig wallet's text in characters (our choice)."""
 _MOST_LINES = 1_000
-"""Largest number of lines of the text of a multisig wallet (our choice)."""
+"""Largest number of lines in a multisig wallet's text (our choice)."""
 
 
 def read_coldcard(data: object) -> WalletFile | None:
-    """Return the accounts of `coldcard-export.json`. None if the value has a different format.
+    """Return the accounts in `coldcard-export.json`, or None if the value has a different format.
 
     Raises ParameterError if the file contains no single-key account, or the network is unknown.
     """
@@ -85,7 +85,7 @@ def read_coldcard(data: object) -> WalletFile | None:
     wallet = WalletFile("Coldcard", networks=networks, descriptors=tuple(found), warnings=tuple(origins.warnings))
     if any(name in data for name in _MULTISIG_SECTIONS):
         return wallet.with_warning(
-            "the file also has this Coldcard's keys for multisig wallets. They are not watched: a multisig wallet "
+            "the file also contains this Coldcard's keys for multisig wallets. They are not watched: a multisig wallet "
             "needs its own file"
         )
     return wallet
@@ -96,9 +96,9 @@ def _text_or_none(value: object) -> str | None:
 
 
 def read_multisig_text(text: str) -> WalletFile | None:
-    """Return the wallet of Coldcard's text for multisig wallets. None if the text has a different format.
+    """Return the wallet in Coldcard's text for multisig wallets, or None if the text has a different format.
 
-    Raises ParameterError if a line is invalid, or the number of keys does not match the policy.
+    Raises ParameterError if a line is invalid, or if the number of keys does not match the policy.
     """
     head = text[:_MOST_TEXT].splitlines()[:40]
     if len(text) > _MOST_TEXT or not any(re.match(r"\s*policy\s*:", line, re.IGNORECASE) for line in head):
@@ -131,7 +131,7 @@ def _multisig(fields: dict[str, str], found: list[str]) -> WalletFile:
         raise ParameterError("the policy of a multisig wallet (Coldcard): expected Policy: M of N, such as 2 of 3")
     if len(found) != int(policy[2]):
         raise ParameterError(
-            f"a multisig wallet (Coldcard) of {policy[2]} keys, but the file has {len(found)}: export it again"
+            f"a multisig wallet (Coldcard) of {policy[2]} keys, but the file contains {len(found)}: export it again"
         )
     wrapped = MULTISIG_FORMATS.get(fields.get("format", "P2SH").upper())
     if wrapped is None:

@@ -1,4 +1,4 @@
-"""Wallets of Bitcoin Core: the answer of `listdescriptors`, and requests of `importdescriptors`.
+"""Wallets of Bitcoin Core: the output of `listdescriptors`, and requests for `importdescriptors`.
 
 ```
 {"wallet_name": "w", "descriptors": [{"desc": "wpkh(…)#…", "timestamp": 1700000000, "range": [0, 999], …}]}
@@ -14,11 +14,11 @@ from spvfilter.watch.imports.jsontext import JsonObject, count_of, field_of, tex
 from spvfilter.watch.imports.walletfile import ImportedDescriptor, WalletFile, name_in, networks_of_text
 
 _GENESIS_TIMES = 2
-"""Timestamps below this one mean "since the genesis block"."""
+"""A timestamp below this number means "since the genesis block"."""
 
 
 def read_core(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
     Raises ParameterError if a descriptor is missing or contains a private key.
     """
@@ -57,7 +57,7 @@ def _is_change(request: object) -> bool:
 
 
 def _end(request: JsonObject) -> int:
-    """Return the end of the window of the wallet: the first index that it does not watch."""
+    """Return the end of the wallet's window: the first index that it does not watch."""
     span = request.get("range")
     last = span[-1] if isinstance(span, list) and span else span
     end = count_of(last)
@@ -70,7 +70,7 @@ def _next(request: JsonObject) -> int:
 
 
 def _birthday(requests: list[object]) -> int | None:
-    """Return the earliest timestamp. None if a descriptor has none, or the first one is the genesis block."""
+    """Return the earliest timestamp, or None if a descriptor has none or the earliest one means the genesis block."""
     times = [count_of(each.get("timestamp")) for each in requests if isinstance(each, dict)]
     known = [time for time in times if time is not None]
     return min(known) if len(known) == len(times) and min(known) >= _GENESIS_TIMES else None

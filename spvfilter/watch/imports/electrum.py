@@ -5,8 +5,8 @@
  "addresses": {"receiving": […], "change": […]}, "labels": {ADDRESS or TXID: LABEL}, "seed_version": 60}
 ```
 
-A multisig wallet has the type "2of3" and the keystores "x1/", "x2/", "x3/". The prefix of the extended keys names the
-kind of addresses (SLIP-132).
+A multisig wallet has the type "2of3" and the keystores "x1/", "x2/", "x3/". The prefix of the extended keys determines
+the type of the addresses (SLIP-132).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _KIND = "Electrum"
 
 
 def read_electrum(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
-    Raises ParameterError if the file lacks a key or its type is unknown.
+    Raises ParameterError if the file lacks a key or the wallet's type is unknown.
     """
     if not isinstance(data, dict) or "wallet_type" not in data or not ("seed_version" in data or "keystore" in data):
         return None
@@ -77,9 +77,9 @@ def read_electrum(data: object) -> WalletFile | None:
 
 
 def with_changes(text: str) -> object:
-    """Return the JSON value of a wallet file, with changes that Electrum has appended. Only changes of labels are read.
+    """Return the JSON value of a wallet file after applying the changes to labels that Electrum appended to it.
 
-    Raises ParameterError if the file is not JSON.
+    Other changes are ignored. Raises ParameterError if the file is not JSON.
     """
     parts = parse_json(f"[{text}]")
     data = parts[0] if isinstance(parts, list) and parts else None
@@ -130,7 +130,7 @@ def _keystore(data: JsonObject, name: str) -> JsonObject:
 
 
 def _key(data: JsonObject, name: str, origins: Origins) -> tuple[str, str]:
-    """Return the extended key of a keystore as the wallet writes it, and as an xpub with its origin."""
+    """Return the extended key of a keystore twice: as the wallet writes it, and as an xpub with its origin."""
     store = _keystore(data, name)
     text = store.get("xpub")
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Read JSON within limits, and access its fields."""
+"""Parse JSON within limits, and access its fields."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ JsonObject = dict[str, object]
 def parse_json(text: str) -> object:
     """Parse JSON and return its value.
 
-    Raises ParameterError if the text is not JSON, has too many values or is nested too deeply. The message never
+    Raises ParameterError if the text is not JSON, contains too many values or is nested too deeply. The message never
     repeats the text, which may be a secret.
     """
     if text.count(",") + text.count("[") + text.count("{") > MAX_VALUES:
         raise ParameterError(
-            f"this JSON file has more than {MAX_VALUES:,} values: export only the wallet's descriptors"
+            f"this JSON file contains more than {MAX_VALUES:,} values: export only the wallet's descriptors"
         )
     try:
         return json.loads(text, parse_constant=_refuse_constant)
@@ -30,7 +30,7 @@ def parse_json(text: str) -> object:
         ) from None
     except (ValueError, RecursionError):
         raise ParameterError(
-            "this looks like JSON, but it is nested too deeply or has an invalid number: export it again"
+            "this looks like JSON, but it is nested too deeply or contains an invalid number: export it again"
         ) from None
 
 
@@ -39,7 +39,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def field_of(data: JsonObject, *names: str) -> object:
-    """Return the value of the first of these fields that is not null. None if there is none."""
+    """Return the value of the first of these fields that is present and not null, or None if there is none."""
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
@@ -56,7 +56,7 @@ def text_of(data: JsonObject, name: str, where: str) -> str:
 
 
 def count_of(value: object) -> int | None:
-    """Return a JSON value as a whole number from 0 to 2^32 - 1, even if it is quoted. None for any other value."""
+    """Return a JSON value as a whole number from 0 to 2^32 - 1, even if it is quoted, or None for any other value."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
         value = int(value)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32

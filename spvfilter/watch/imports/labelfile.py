@@ -1,4 +1,4 @@
-"""A wallet's labels (BIP-329), in lines of JSON. The labelled addresses become a watch list.
+"""A wallet's labels (BIP-329) as JSON lines. The labelled addresses become a watch list.
 
 ```
 {"type": "addr", "ref": "bc1q…", "label": "shop"}
@@ -20,7 +20,7 @@ from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, labe
 LABELS = "BIP-329"
 """The name of these files in messages."""
 _MOST_BEFORE = 20
-"""Number of lines of which one must be a label, so that a file counts as one of labels (our choice)."""
+"""Number of lines at the start of a file, one of which must be a label if it is a label file (our choice)."""
 _MOST_NAMED = 20
 """Number of malformed lines that a warning names (our choice)."""
 _LINE = re.compile(r"[^\n]*[^\s][^\n]*")
@@ -28,9 +28,9 @@ _TYPES = ("tx", "addr", "pubkey", "input", "output", "xpub")
 
 
 def read_labels(text: str) -> WalletFile | None:
-    """Return the labelled addresses of a file of labels. None if the text has a different format.
+    """Return the labelled addresses in a BIP-329 label file, or None if the text has a different format.
 
-    Malformed lines are left out with a warning. Raises ParameterError if no line contains an address.
+    Malformed lines are skipped with a warning. Raises ParameterError if no line contains an address.
     """
     if not any(_is_label(_object(line)) for _, line in islice(_lines(text), _MOST_BEFORE)):
         return None
@@ -48,7 +48,7 @@ def read_labels(text: str) -> WalletFile | None:
             others += 1
     if not found:
         raise ParameterError(
-            "a file of labels (BIP-329) without addresses: watch the wallet's descriptor, and import the labels"
+            "a label file (BIP-329) without addresses: watch the wallet's descriptor, and import the labels"
         )
     wallet = WalletFile(LABELS, addresses=tuple(found))
     if wrong:

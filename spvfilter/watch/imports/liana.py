@@ -26,7 +26,7 @@ _KIND = "Liana"
 
 
 def read_liana(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
     Raises ParameterError if a descriptor is missing or contains a private key, or the network is unknown.
     """
@@ -72,6 +72,6 @@ def read_liana(data: object) -> WalletFile | None:
 
 
 def _records(value: object) -> list[dict[str, object]]:
-    """Return the records of BIP-329 in a backup: a list, or a list in the field `labels`."""
+    """Return the BIP-329 records in a backup, which are a list, or a list in the field `labels`."""
     found = value.get("labels") if isinstance(value, dict) else value
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

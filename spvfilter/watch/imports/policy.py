@@ -1,4 +1,4 @@
-"""Wallet policies (BIP-388): a descriptor template with the keys `@0`, `@1`, … and `/**` for `/<0;1>/*`.
+"""Wallet policies (BIP-388): a descriptor template with `@0`, `@1`, … for the keys and `/**` for `/<0;1>/*`.
 
 ```
 {"name": "w", "descriptor_template": "wsh(sortedmulti(2,@0/**,@1/**))", "keys_info": ["[0f056943/48h/…]xpub…", …]}
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.watch.descriptor.checksum import without_checksum
 from spvfilter.watch.descriptor.keys import private_key_in
 from spvfilter.watch.imports.accountkeys import BRANCHES
@@ -27,13 +27,13 @@ _TEMPLATES = (
 _KEYS = ("keys_info", "keysInfo", "key_info", "keys")
 _PLACEHOLDER = re.compile(r"@(\d{1,4})")
 _LONGEST = 150_000
-"""Largest length of a template, and of the descriptor, in characters (our choice: that of a descriptor)."""
+"""Largest length of a template, and of its descriptor, in characters (our choice: the limit for descriptors)."""
 
 
 def read_policy(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
-    Raises ParameterError if the policy names missing keys or does not use all of its keys.
+    Raises ParameterError if the policy refers to a missing key or does not use all of its keys.
     """
     if not isinstance(data, dict):
         return None
@@ -51,7 +51,7 @@ def read_policy(data: object) -> WalletFile | None:
 
 
 def without_template(text: str) -> str:
-    """Replace `/**` (BIP-388) in a descriptor by `/<0;1>/*`. Other text is returned unchanged.
+    """Replace `/**` (BIP-388) in a descriptor with `/<0;1>/*`. Other text is returned unchanged.
 
     Raises DescriptorError if the checksum is wrong.
     """
@@ -59,17 +59,18 @@ def without_template(text: str) -> str:
 
 
 def _filled(template: str, keys: list[str]) -> str:
-    """Return the template with the keys in the place of their numbers."""
+    """Return the template with the keys in place of their numbers."""
     numbers = [int(each) for each in _PLACEHOLDER.findall(template)]
     if max(numbers, default=0) >= len(keys):
         raise ParameterError(
-            f"a wallet policy (BIP-388) with the key @{max(numbers)}, but only {len(keys)} keys: export it again"
+            f"a wallet policy (BIP-388) refers to key @{max(numbers)}, but lists only {counted(len(keys), 'key')}:"
+            " export it again"
         )
     if len(set(numbers)) < len(keys):
         raise ParameterError("a wallet policy (BIP-388) does not use one of its keys: export it again")
     for key in keys:
         if (what := private_key_in(key)) is not None:
-            raise ParameterError(f"a key of a wallet policy is {what}, which was not kept: give public keys")
+            raise ParameterError(f"a key of a wallet policy is {what}, which was not kept: use public keys only")
         if any(char in key for char in "(){},*#@"):
             raise ParameterError(
                 "a key of a wallet policy (BIP-388) contains a bracket or a path: expected [ORIGIN]xpub…"

@@ -1,4 +1,4 @@
-"""Find private keys and seed phrases in JSON files. Their fields are named, but they are never kept or repeated."""
+"""Find private keys and seed phrases in JSON files. A warning names their fields, but no secret is kept or repeated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PRIVATE_NAMES = frozenset(
         "entropy",
     ]
 )
-"""Names of fields, in lower case, that wallets use for private keys, including encrypted ones."""
+"""Field names, in lower case, that wallets use for private keys, even encrypted ones."""
 _SHOWN = re.compile(r"[A-Za-z][A-Za-z0-9_/]{0,30}")
 _MOST_NAMED = 5
 """Number of fields that a warning names (our choice)."""

@@ -1,4 +1,4 @@
-"""Recognize files that wallets export by their contents."""
+"""Recognize files exported by wallets from their contents."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from spvfilter.watch.imports.walletfile import WalletFile
 from spvfilter.watch.imports.wasabi import read_wasabi
 
 MAX_FILE = 64_000_000
-"""Largest size of a wallet file in bytes (our choice). A watch list, one entry on each line, may be larger."""
+"""Largest size of a wallet file in bytes (our choice). A watch list, with one entry per line, may be larger."""
 _LONGEST_ORIGIN = 4_000
-"""Number of characters in which the end of a key origin is looked for (our choice)."""
+"""Number of characters within which a key origin must end (our choice)."""
 _ORIGIN = re.compile(r"\[[^\[\]{}\"\n]*\][ \t]*[0-9A-Za-z]")
 """A key origin and the start of its key. In JSON no letter or digit follows a bracket."""
 _Reader = Callable[[object], WalletFile | None]
@@ -105,9 +105,9 @@ def is_json(text: str) -> bool:
 
 
 def parse_wallet(data: bytes) -> WalletFile | None:
-    """Return the contents of a wallet file. None if the file may be a watch list.
+    """Parse a wallet file, and return its contents, or None if the file may be a watch list.
 
-    Raises ParameterError if the file is damaged, too large, or JSON of an unknown kind.
+    Raises ParameterError if the file is damaged, too large, or an unknown kind of JSON.
     """
     if len(data) > MAX_FILE:
         raise ParameterError(f"a wallet file of more than {MAX_FILE:,} bytes: export only the wallet's descriptors")
@@ -137,4 +137,4 @@ def _of_json(text: str) -> WalletFile:
             return wallet.with_warning(warning_of(private)) if private else wallet
     if private:
         raise ParameterError(warning_of(private))
-    raise ParameterError(f"JSON of an unknown kind: expected a file of {KINDS}")
+    raise ParameterError(f"an unknown kind of JSON: expected a file of {KINDS}")

@@ -19,7 +19,7 @@ _HEADING = "# Receive and change descriptor"
 
 
 def read_sparrow(text: str) -> WalletFile | None:
-    """Return the wallet of Sparrow's text. None if the text has a different format.
+    """Return the wallet in Sparrow's text, or None if the text has a different format.
 
     Raises ParameterError if the descriptor is missing or contains a private key.
     """

@@ -1,4 +1,4 @@
-"""Specter's wallets, and those of other programs whose JSON contains a descriptor of the receiving addresses.
+"""Wallets of Specter, and of other programs whose JSON contains a descriptor of the receiving addresses.
 
 ```
 {"label": "w", "blockheight": 481824, "descriptor": "wsh(sortedmulti(2,…/0/*))#…", "devices": […]}
@@ -24,9 +24,9 @@ from spvfilter.watch.imports.walletfile import (
 
 
 def read_specter(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
-    Raises ParameterError if a descriptor is not text, contains a private key, or has a wrong checksum.
+    Raises ParameterError if a descriptor is not text, contains a private key, or has the wrong checksum.
     """
     if not isinstance(data, dict) or ("descriptor" not in data and "recv_descriptor" not in data):
         return None
@@ -58,7 +58,7 @@ def read_specter(data: object) -> WalletFile | None:
 
 
 def _labels(found: object) -> Iterator[ImportedAddress]:
-    """Yield the labels of addresses. Versions differ: address to label, or label to addresses."""
+    """Yield the labels of addresses. Some versions map addresses to labels, others map labels to addresses."""
     for key, value in found.items() if isinstance(found, dict) else ():
         if isinstance(value, list):
             yield from (ImportedAddress(address, name_in(key)) for address in value if isinstance(address, str))

@@ -1,4 +1,4 @@
-"""Tables of addresses: CSV, also with semicolons, tabs or bars, with the address in any column."""
+"""Tables of addresses: CSV, or the same with semicolons, tabs or bars, with the addresses in any column."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, name
 
 _DELIMITERS = ",;\t|"
 _ADDRESS = re.compile(r"(?:[^,;|\t]*\b)?(?:address(?:es)?|addr)(?:\b[^,;|\t]*)?", re.IGNORECASE)
-"""Name of a column of addresses."""
+"""Title of a column of addresses."""
 _LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "message")
-"""Names of a column of labels, the likeliest first."""
+"""Titles of a column of labels, the likeliest first."""
 SAVED_LIST = "# spvfilter watch list"
 """Start of a file that `WatchList.save` wrote."""
 _ONLY_TITLES = ("address", "addresses", "addr")
-"""Titles of a table with one column."""
+"""Titles of a table with a single column."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
 _MOST_COLUMNS = 1_000
 _MOST_LINES = 1_000
-"""Largest number of lines of one row, whose quoted cells may have line ends (our choice)."""
+"""Largest number of lines in one row, because quoted cells may contain line ends (our choice)."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANK = re.compile(r"[ \t\r\n]*[\r\n]")
 _LONGEST_ADDRESS = 90
@@ -35,7 +35,7 @@ _Row = tuple[int, list[str]]
 
 
 def read_table(text: str) -> WalletFile | None:
-    """Return the addresses in a table. None if the text is a watch list, or its first rows contain no address.
+    """Return the addresses in a table, or None if the text is a watch list or its first rows contain no address.
 
     Raises ParameterError if the quoting is damaged, two columns contain addresses, or a row contains none.
     """
@@ -85,7 +85,7 @@ def _is_watch_list(text: str, head: str) -> bool:
     """Return True if a text is a watch list. `head` is its first line that is not a comment.
 
     In a watch list the label is the rest of the line. If the first label begins with a quote, the text may be a table,
-    but not if other lines have entries that a table cannot have.
+    unless other lines contain entries that a table cannot contain.
     """
     if _is_entry(head) or text.startswith(SAVED_LIST):
         return True
@@ -100,7 +100,7 @@ def _is_entry(line: str) -> bool:
 
 
 def _delimiter(head: str) -> str | None:
-    """Return the character between the columns. None if no cell of the first line is an address or names one."""
+    """Return the delimiter, or None if no cell of the first line is an address or the title of an address column."""
     for delimiter in _DELIMITERS:
         try:
             cells = next(csv.reader([head], delimiter=delimiter, strict=True), [])
@@ -112,7 +112,7 @@ def _delimiter(head: str) -> str | None:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Return True if a row has the titles of columns. A long word may be a mistyped address, which is not a title."""
+    """Return True if a row contains column titles. A long word is not a title, because it may be a mistyped address."""
     if len(cells) == 1:
         return cells[0].strip().lower() in _ONLY_TITLES
     return any(map(_is_title, cells)) and not any(_LONG_WORD.search(cell) for cell in cells)
@@ -133,7 +133,7 @@ def _rows(text: str, delimiter: str) -> Iterator[_Row]:
     try:
         for cells in reader:
             if len(cells) > _MOST_COLUMNS:
-                raise ParameterError(f"line {lines.number} of the table has more than {_MOST_COLUMNS:,} columns")
+                raise ParameterError(f"line {lines.number} of the table contains more than {_MOST_COLUMNS:,} columns")
             if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
                 yield lines.number, cells
             lines.end_row()
@@ -151,7 +151,7 @@ class _Lines:
         self._at = 0
         self._row = 0  # lines of the row that is read
         self.number: int = 0
-        """Number of the line that was read last, from 1."""
+        """Number of the latest line that was read, from 1."""
 
     def end_row(self) -> None:
         """Begin a new row."""
@@ -183,7 +183,7 @@ def _after(start: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:
 def _address_column(titles: list[str], cells: list[str]) -> int:
     """Return the number of the column with the addresses, from 0.
 
-    Raises ParameterError if no column or several columns have addresses, and no title tells which one counts.
+    Raises ParameterError if no column or several columns contain addresses, and no title says which one counts.
     """
     filled = [at for at, cell in enumerate(cells) if is_address(cell)]
     titled = [at for at, title in enumerate(titles) if _is_title(title)]
@@ -193,19 +193,19 @@ def _address_column(titles: list[str], cells: list[str]) -> int:
             return choice[0]
         if choice:
             shown = " and ".join(str(at + 1) for at in choice[:3])
-            raise ParameterError(f"the columns {shown} of the table contain addresses: keep only the column to watch")
+            raise ParameterError(f"columns {shown} of the table contain addresses: keep only the column to watch")
     raise ParameterError("no column of the table contains addresses: expected a column titled address")
 
 
 def _label(cells: list[str], column: int | None, titles: list[str], delimiter: str) -> str | None:
-    """Return the label of a row. Without titles it is the rest of the row, as in a watch list."""
+    """Return the label of a row. Without titles, it is the rest of the row, as in a watch list."""
     if column is None or column >= len(cells):
         return None
     return name_in(cells[column] if titles or not column else delimiter.join(cells[column:]))
 
 
 def _label_column(titles: list[str], cells: list[str], column: int) -> int | None:
-    """Return the number of the column with the labels, from 0. None if there is none."""
+    """Return the number of the column with the labels, from 0, or None if there is none."""
     for name in _LABELS:
         if name in titles and titles.index(name) != column:
             return titles.index(name)

@@ -11,7 +11,7 @@ from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.watch.imports.privatekeys import is_private
 
 TEST_NETWORKS = tuple(each for each in NETWORKS if each is not MAINNET)
-"""The networks whose extended keys are tpubs."""
+"""The networks whose extended keys start with tpub."""
 PUBLIC_TEST_NETWORKS = tuple(each for each in TEST_NETWORKS if each is not REGTEST)
 """The networks that wallets call "testnet": testnet3, testnet4 and signet."""
 _NAMED_NETWORKS: dict[str, tuple[Network, ...]] = {
@@ -32,30 +32,30 @@ MAX_NAME = 1_000
 
 @public
 class ImportedDescriptor(NamedTuple):
-    """A descriptor of a wallet file."""
+    """A descriptor in a wallet file."""
 
     text: str
-    """The descriptor, with or without checksum."""
+    """The descriptor, with or without a checksum."""
     label: str | None = None
-    """Label of its keychains. None if the file has none."""
+    """Label of its keychains, or None if the file has none."""
     end: int = 0
-    """First index that the wallet has not derived. It is 0 if the file does not say."""
+    """First index that the wallet has not derived, or 0 if the file does not say."""
     first_address: str | None = None
-    """Address of index 0 according to the file. None if the file does not give it."""
+    """Address of index 0 according to the file, or None if the file does not give it."""
     revealed: tuple[int, ...] = ()
     """First index that the wallet has not handed out yet, for each path of the descriptor. Empty if unknown."""
 
 
 @public
 class ImportedAddress(NamedTuple):
-    """An address of a wallet file."""
+    """An address in a wallet file."""
 
     address: str
     """The address."""
     label: str | None = None
-    """Its label. None if the file has none."""
+    """Its label, or None if the file has none."""
     line: int = 0
-    """Line of the file, from 1; 0 if the file does not consist of lines."""
+    """Number of the line in the file, from 1, or 0 if the file does not consist of lines."""
 
 
 @public
@@ -66,19 +66,19 @@ class WalletFile:
     kind: str
     """Program and format of the file, such as "Electrum"."""
     name: str | None = None
-    """Name of the wallet. None if the file has none."""
+    """Name of the wallet, or None if the file has none."""
     networks: tuple[Network, ...] = NETWORKS
     """Networks that the wallet may belong to: all of them if the file does not name one."""
     birthday: int | None = None
-    """Time before which the wallet has no payments (Unix time). None if the file does not give it."""
+    """Time before which the wallet has no payments (Unix time), or None if the file does not give it."""
     birth_height: int | None = None
-    """Height before which the wallet has no payments. None if the file does not give it."""
+    """Height before which the wallet has no payments, or None if the file does not give it."""
     descriptors: tuple[ImportedDescriptor, ...] = ()
     """The descriptors of the wallet."""
     addresses: tuple[ImportedAddress, ...] = ()
     """Addresses to watch."""
     labels: tuple[ImportedAddress, ...] = ()
-    """Labels of addresses. An address that the descriptors do not derive is not watched."""
+    """Labels of addresses. They do not add addresses that the descriptors do not derive."""
     warnings: tuple[str, ...] = ()
     """Sentences about parts of the file that were left out, such as private keys."""
 
@@ -93,9 +93,9 @@ class WalletFile:
 
 
 def name_in(value: object) -> str | None:
-    """Return a JSON value as a name or label. None if it is not text, is empty, or may be a private key.
+    """Return a JSON value as a name or label, or None if it is not text, is empty, or may be a private key.
 
-    Control characters become blanks.
+    Control characters become spaces.
     """
     if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
         return None
@@ -104,7 +104,7 @@ def name_in(value: object) -> str | None:
 
 
 def label_in(value: object) -> str | None:
-    """Return a JSON value as a label, perhaps with line ends (BIP-329). None if it isn't text or may be a secret."""
+    """Return a JSON value as a label, perhaps with line ends (BIP-329), or None if it isn't text or may be a secret."""
     if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
         return None
     text = value[:_MAX_CHECKED].encode("utf-8", "replace").decode()  # replaces surrogates
@@ -112,7 +112,7 @@ def label_in(value: object) -> str | None:
 
 
 def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tuple[Network, ...]:
-    """Return the networks that the name in a file stands for, or `default` if there is none.
+    """Return the networks that the name in a file stands for, or `default` if the file gives no name.
 
     Raises ParameterError if the name is unknown. `kind` names the program.
     """

@@ -1,4 +1,4 @@
-"""Wasabi's wallet files, and the skeletons of such files that Coldcard exports.
+"""Wasabi's wallet files, and the skeleton files that Coldcard exports for Wasabi.
 
 ```
 {"MasterFingerprint": "0f056943", "ExtPubKey": "xpub…", "TaprootExtPubKey": "xpub…", "AccountKeyPath": "84'/0'/0'",
@@ -30,9 +30,9 @@ _PATH = re.compile(r"(?:m/)?(\d+)['hH]/.*/(\d{1,9})")
 
 
 def read_wasabi(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has a different format.
+    """Return the wallet in a JSON value, or None if the value has a different format.
 
-    Raises ParameterError if a key is invalid, or the network is unknown.
+    Raises ParameterError if a key is invalid or the network is unknown.
     """
     if not isinstance(data, dict) or "ExtPubKey" not in data:
         return None
@@ -57,7 +57,7 @@ def read_wasabi(data: object) -> WalletFile | None:
 def _account(
     data: JsonObject, name: str, path_name: str, purpose: str, used: dict[str, int], origins: Origins
 ) -> ImportedDescriptor:
-    """Return the descriptor of an account. A skeleton has no path, but the key contains its last step."""
+    """Return the descriptor of an account. A skeleton gives no path, but the key contains its last step."""
     key = plain_key(text_of(data, name, "the wallet"), name)
     path = data.get(path_name) or f"m/{purpose}'/{'1' if key.startswith('tpub') else '0'}'/{last_step(key)}"
     place = origins.of(key, data.get("MasterFingerprint"), path, name) if "MasterFingerprint" in data else ""
@@ -76,7 +76,7 @@ def _keys(data: JsonObject) -> Iterator[tuple[JsonObject, str, int]]:
 
 
 def _used(data: JsonObject) -> dict[str, int]:
-    """Return the first index after the derived ones, by the purpose in the path."""
+    """Return the first index that has not been derived, by the purpose in the path."""
     ends: dict[str, int] = {}
     for _, purpose, index in _keys(data):
         ends[purpose] = max(ends.get(purpose, 0), index + 1)
@@ -84,7 +84,7 @@ def _used(data: JsonObject) -> dict[str, int]:
 
 
 def _labels(data: JsonObject, network: Network) -> Iterator[ImportedAddress]:
-    """Yield the labels of segwit addresses. A label of Wasabi names the people who know the address."""
+    """Yield the labels of segwit addresses. Wasabi's labels name the people who know an address."""
     for each, purpose, _ in _keys(data):
         key, label = each.get("PubKey"), each.get("Label", each.get("Labels"))
         text = name_in(", ".join(map(str, label)) if isinstance(label, list) else label)

@@ -364,12 +364,12 @@ PRIVATE: dict[str, tuple[object, str]] = {
     "Specter": ({"descriptor": f"wpkh({XPRV}/0/*)"}, "export the wallet as watch-only"),
     "Sparrow": (sparrow().replace(KEY, XPRV), "export a watch-only wallet"),
     "BSMS": (bsms().replace(KEY, XPRV), "give the record with public keys"),
-    "policy": ({**policy(), "keys_info": [XPRV, KEY]}, "give public keys"),
+    "policy": ({**policy(), "keys_info": [XPRV, KEY]}, "use public keys only"),
     "Coldcard text": (coldcard_multisig().replace(KEY, XPRV), "give the wallet's descriptor with public keys"),
     "Coldcard": ({**coldcard(), "bip84": {"xpub": XPRV}}, "which was not kept"),
     "Electrum": ({**electrum(), "keystore": {"xpub": XPRV}}, "which was not kept"),
     "unknown JSON": ({"backup": PHRASE}, "private keys, in the field backup"),
-    "list of words": (PHRASE.split(), "private keys|of an unknown kind"),
+    "list of words": (PHRASE.split(), "private keys|an unknown kind"),
 }
 
 
@@ -389,8 +389,8 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 
 FAULTS: dict[str, tuple[object, str]] = {
     "not JSON": ('{"descriptors": [', "damaged at line 1, character 18"),
-    "unknown JSON": ({"a": 1}, "JSON of an unknown kind: expected a file of Bitcoin Core"),
-    "empty list": ([], "JSON of an unknown kind"),
+    "unknown JSON": ({"a": 1}, "an unknown kind of JSON: expected a file of Bitcoin Core"),
+    "empty list": ([], "an unknown kind of JSON"),
     "too deep": ("[" * 100_000, "nested too deeply"),
     "no number": ('{"a": NaN}', "an invalid number"),
     "huge number": ('{"a": 1' + "0" * 5_000 + "}", "an invalid number"),
@@ -416,7 +416,10 @@ FAULTS: dict[str, tuple[object, str]] = {
         {"accounts": [{"descriptor": f"wpkh({XPRV}/0/*)"}]},
         "export the wallet as watch-only",
     ),
-    "Bitkey with another line": (f"External: {SINGLE}/0/*)\nnonsense\n", "expected only External: DESCRIPTOR and"),
+    "Bitkey with another line": (
+        f"External: {SINGLE}/0/*)\nnonsense\n",
+        "expected only the lines External: DESCRIPTOR and",
+    ),
     "Bitkey with a private key": (f"External: wpkh({XPRV}/0/*)\n", "export a watch-only wallet"),
     "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "without a descriptor after"),
     "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not text"),
@@ -446,7 +449,7 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Coldcard's signer": ({"xfp": "D34DB33F", "p2wsh_deriv": "m/48'", "p2wsh": ZPUB}, "one signer's keys"),
     "Coldcard text with a wrong line": (coldcard_multisig() + "nonsense\n", "line 10 of a multisig wallet"),
     "Coldcard text with a wrong policy": (coldcard_multisig().replace("2 of 2", "3 of 2"), "expected Policy: M of N"),
-    "Coldcard text with a key too few": (coldcard_multisig().replace("2 of 2", "2 of 3"), "but the file has 2"),
+    "Coldcard text with a key too few": (coldcard_multisig().replace("2 of 2", "2 of 3"), "but the file contains 2"),
     "Coldcard text with a wrong format": (coldcard_multisig().replace("P2WSH", "P2TR"), "the format of a multisig"),
     "Coldcard text with a wrong key": (coldcard_multisig().replace(KEY, "abc"), "line 8: the key is not an extended"),
     "Wasabi without key": ({"ExtPubKey": 5}, "the field ExtPubKey of the wallet is not text"),
@@ -460,7 +463,7 @@ FAULTS: dict[str, tuple[object, str]] = {
     "BSMS without paths": (bsms().replace("/0/*,/1/*", "No path restrictions"), "so expected paths such as"),
     "BSMS with wrong paths": (bsms().replace("/0/*,/1/*", "/0h/*"), "expected 1 to 16 paths"),
     "BSMS with another address": (bsms().replace(bsms().split()[-1], ADDRESS), "the first address in the file"),
-    "policy with a key too few": ({**policy(), "keys_info": [KEY]}, "with the key @1, but only 1 keys"),
+    "policy with a key too few": ({**policy(), "keys_info": [KEY]}, "refers to key @1, but lists only 1 key:"),
     "policy with a key too many": ({**policy(), "keys_info": [KEY, OTHER, KEY]}, "does not use one of its keys"),
     "policy with a number": ({**policy(), "keys_info": [KEY, 5]}, "with a key that is not text"),
     "policy with a path": ({**policy(), "keys_info": [KEY, f"{OTHER}/0/*"]}, "contains a bracket or a path"),
@@ -472,7 +475,7 @@ FAULTS: dict[str, tuple[object, str]] = {
     "labels with a wrong address": (labels().splitlines()[0].replace(ADDRESS, ADDRESS[:-1]), "checksum"),
     "table with a header only": ("address,label\n", "with a header but no rows"),
     "table with a row without address": (table() + "2,,m/0/2,x\n", "line 4 of the table has no address in column 2"),
-    "table with two addresses": (f"from,to,address of\n{ADDRESS},{SECOND},x\n", "the columns 1 and 2 of the table"),
+    "table with two addresses": (f"from,to,address of\n{ADDRESS},{SECOND},x\n", "columns 1 and 2 of the table"),
     "table without addresses": ("a,b,address\n1,2\n", "line 2 of the table has no address in column 3"),
     "table with a wrong address": (table().replace(SECOND, SECOND[:-1]), "checksum"),
     "table with an open quote": (table() + f'2,{ADDRESS},"x\n', "a quote is not closed"),
@@ -518,7 +521,7 @@ def test_binary_wallet_is_named_with_the_export_to_use(start: bytes, words: str,
 def test_file_without_entries_gets_one_message(tmp_path: Path) -> None:
     for text in ("zebra\nyellow\n", "some words\n" * 5_000, "\n".join(PHRASE.split()), f"{PHRASE}\n{PHRASE}\n"):
         message = refused(tmp_path, text)
-        assert message.startswith("no line of this file is an entry of a watch list. Expected one address or")
+        assert message.startswith("this file contains no watch list entry. Expected one address or")
         assert "zebra" not in message
     assert "seed phrase" in refused(tmp_path, f"{PHRASE}\n{PHRASE}\n")
     with pytest.raises(WatchFileError, match="not a wallet file: expected a file of Bitcoin Core"):
