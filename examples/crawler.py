@@ -2,9 +2,9 @@
 
 python crawler.py http://localhost:8000/ --redis redis://localhost:6379/0 --workers 8
 
-It needs the extra `redis` and a Redis server. Start it on as many machines as you like: the filter and the queue of
-URLs are in Redis. Two kinds of pages are never fetched: false positives of the filter, one in a million, and the page
-that a worker was fetching when it died.
+It needs the `redis` extra and a Redis server. Start it on as many machines as you like, because the filter and the
+queue of URLs are in Redis. Two kinds of pages are never fetched: false positives of the filter, one in a million, and a
+page that a worker was fetching when it died.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def fetch(url: str) -> str:
 
 
 async def enqueue(client: Redis, seen: RedisScalableBloomFilter, urls: set[str]) -> None:
-    """Queue the URLs that no worker has seen. If several workers find a URL at once, only one queues it."""
+    """Queue the URLs that no worker has seen. If several workers find a URL at the same time, only one queues it."""
     found = sorted(urls)
     fresh = [url for url, is_new in zip(found, await seen.add_many(found), strict=True) if is_new]
     if fresh:

@@ -1,9 +1,10 @@
-"""The deposits of an exchange from a node's block files: one line of CSV for each payment to a customer's address.
+"""List an exchange's deposits from a node's block files: one line of CSV for each payment to a customer's address.
 
 python deposits.py ~/.bitcoin/blocks customers.csv --until 840000 > deposits.csv
 
-Each line of customers.csv is address,customer. The name of a deposit is txid:output and never changes: credit each name
-once. `--until` is the height of the tip minus the confirmations that you require. Later blocks do not count.
+Each line of customers.csv is address,customer. The name of a deposit is txid:output and never changes, so credit each
+name once. `--until` is the height of the tip minus the number of confirmations that you require. Later blocks do not
+count.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 python merchant.py serve --account 'cafe=wpkh(xpub…/0/*)' --peer 127.0.0.1:8333 --webhook http://127.0.0.1:8000/paid
 python merchant.py invoice order-17 cafe 25000
 
-It needs the extra `descriptors`, and the environment variable MERCHANT_SECRET, a key that signs the webhooks. Amounts
-are in satoshi. You may stop `serve` at any time, also by kill -9. docs/howto/shop.md explains the program.
+It needs the `descriptors` extra, and the environment variable MERCHANT_SECRET, a key that signs the webhooks. Amounts
+are in satoshi. You may stop `serve` at any time, even with kill -9. docs/howto/shop.md explains the program.
 """
 
 import argparse
@@ -124,7 +124,7 @@ class Shop:
             self.db.execute(query, values)
 
     def give(self, addresses: Iterable[tuple[str, str]]) -> None:
-        """Store the addresses of invoices. An invoice gets no address that another one has."""
+        """Store the addresses of invoices. No two invoices share an address."""
         with self.db:
             self.db.executemany("UPDATE OR IGNORE invoices SET address = ? WHERE id = ?", addresses)
 
@@ -166,13 +166,13 @@ class Shop:
             self._judge(touched)
 
     def overdue(self) -> set[str | None]:
-        """Return the addresses of open invoices whose time is over."""
+        """Return the addresses of open invoices that have expired."""
         query = """SELECT address FROM invoices
             WHERE state IN ('waiting', 'underpaid') AND expires <= ? AND address IS NOT NULL"""
         return {row["address"] for row in self.rows(query, self.clock())}
 
     def expire(self, addresses: set[str | None]) -> None:
-        """Judge these invoices. Call this only if every payment until now is known."""
+        """Judge these invoices. Call this only if every payment so far is known."""
         with self.db:
             self._judge(addresses, may_expire=True)
 
@@ -220,7 +220,7 @@ class Shop:
 
 
 async def next_events(stream: EventStream) -> list[Event]:
-    """Wait for an event, and return all that are there: the events of a block come together."""
+    """Wait for an event, and return all that are available, so that the events of a block come together."""
     events = [await anext(stream)]
     with suppress(TimeoutError):
         async with asyncio.timeout(PAUSE_S) as limit:
@@ -253,7 +253,7 @@ def has_hole(last: int, events: list[Event]) -> bool:
 
 
 async def read_all(client: LightClient, shop: Shop) -> None:
-    """Read all payments: one of the two databases is new, or restored from a copy, or rebuilt."""
+    """Read all payments, because one of the two databases is new, rebuilt, or restored from a copy."""
     given = shop.rows("SELECT account, address FROM invoices WHERE address IS NOT NULL")
     left = iter(given)  # an older copy of the wallet's database may not know the latest addresses
     for row in given:

@@ -2,7 +2,7 @@
 
 python monitoring.py ADDRESS… --peer 127.0.0.1:8333 --db wallet.db
 
-It needs the package `prometheus-client`.
+It needs the `prometheus-client` package.
 """
 
 import argparse

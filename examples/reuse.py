@@ -1,9 +1,9 @@
-"""Reused addresses: list the addresses that were paid more than once, by a scan in parts and a query of DuckDB.
+"""List the addresses that were paid more than once, with a scan in parts and a DuckDB query.
 
 python reuse.py ~/.bitcoin/blocks addresses.txt found
 
-It needs the extra `parquet` and DuckDB (`pip install duckdb`). The scan writes a Parquet file to the folder `found`. If
-you stop the scan, the same command continues it. DuckDB queries the file without loading it into memory.
+It needs the `parquet` extra and DuckDB (`pip install duckdb`). The scan writes a Parquet file to the `found` folder. If
+you stop the scan, run the same command to continue it. DuckDB queries the file without loading it into memory.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 pytest test_app.py
 
-It needs the extra `testing`. The app counts donations: a donation counts while a block of the best chain contains it.
+It needs the `testing` extra. The app counts donations: a donation counts while a block of the best chain contains it.
 """
 
 import pytest

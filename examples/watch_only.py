@@ -2,7 +2,7 @@
 
 python watch_only.py "wpkh(xpub…/<0;1>/*)" --peer 127.0.0.1:8333 --db wallet.db --birthday 2024-01-31
 
-It needs the extra `descriptors`.
+It needs the `descriptors` extra.
 """
 
 import argparse
