@@ -236,7 +236,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
 
 def _kind_of(counter_bits: int) -> int:
-    """Return the kind of file for counters of this size. Raises ParameterError, TypeError."""
+    """Return the kind of file for counters of this size. Raises ParameterError or TypeError."""
     kind = COUNTER_KINDS.get(sizing.whole("counter_bits", counter_bits, 4, 16))
     if kind is None:
         raise ParameterError(f"counter_bits must be 4, 8 or 16, not {counter_bits}")

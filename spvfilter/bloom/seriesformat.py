@@ -91,7 +91,7 @@ def read(path: Path) -> memoryview:
 
 
 def mapped(file: IO[bytes]) -> memoryview:
-    """Map the file of a scalable filter into memory. Only its header is checked. Raises OSError, FormatError."""
+    """Map the file of a scalable filter into memory. Only its header is checked. Raises OSError or FormatError."""
     size = os.fstat(file.fileno()).st_size
     header_of(file.read(HEADER_SIZE), size)
     return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))

@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _transaction(text: str) -> Transaction:
-    """The transaction in the TX argument. Raises ParameterError, SourceError, OSError."""
+    """The transaction in the TX argument. Raises ParameterError, SourceError or OSError."""
     raw = read_hex_or_bytes(text, MAX_BLOCK_SIZE, "a transaction")
     try:
         return Transaction.parse(raw)

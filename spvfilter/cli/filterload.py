@@ -221,7 +221,7 @@ def _watched(args: argparse.Namespace, network: Network) -> BloomSource | None:
 
 
 def _secret(path: str) -> bytes:
-    """Read the secret in a file, raw or as hex digits. Raises ParameterError, OSError."""
+    """Read the secret in a file, raw or as hex digits. Raises ParameterError or OSError."""
     with pathlib.Path(path).open("rb") as file:
         data = file.read(_MAX_SECRET + 1)
     advice = f"expected a secret of {MIN_DECOY_KEY} bytes or more, such as `openssl rand -hex 32` prints"

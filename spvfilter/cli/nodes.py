@@ -152,7 +152,7 @@ class ClientOptions:
     def watch_list(self, addresses: Iterable[str] = ()) -> WatchList:
         """Return the watch list of the options and of more addresses.
 
-        Raises ParameterError, WatchFileError, OSError.
+        Raises ParameterError, WatchFileError or OSError.
         """
         is_since_known = self.from_height is not None or self.birthday is not None
         return watch_list(

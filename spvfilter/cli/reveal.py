@@ -43,7 +43,7 @@ def reveal(page: Page, args: argparse.Namespace, form: str) -> None:
 
 
 def _chosen(watch: WatchList, args: argparse.Namespace) -> Keychain:
-    """Return the keychain that the options name. Raises UnknownAccountError, ParameterError."""
+    """Return the keychain that the options name. Raises UnknownAccountError or ParameterError."""
     if args.account is not None and args.account not in watch.accounts:
         raise UnknownAccountError(args.account)
     if args.keychain is None:

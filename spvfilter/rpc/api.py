@@ -46,7 +46,7 @@ class ChainInfo:
 
     @property
     def best_hex(self) -> str:
-        """The field `best` in hex, as block explorers show it."""
+        """The `best` field in hex, as block explorers show it."""
         return hash_to_hex(self.best)
 
 

@@ -270,7 +270,7 @@ class FullNode:
             from_time: Skip blocks before the first block with this time or a later one (Unix time).
             to_time: Stop before the first block with a later time (Unix time).
             skip_pruned: True to start with the first block that the node stores. If earlier blocks were requested, by
-                time or by a height above 0, the field `missing` lists them.
+                time or by a height above 0, the `missing` field lists them.
 
         Raises:
             NodeChainError: The chain changed five times during the listing.

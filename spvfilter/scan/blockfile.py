@@ -30,7 +30,7 @@ from spvfilter.scan.remote import FilePath, OpenFile, opened
 from spvfilter.scan.wrongnetwork import A_TRANSACTION, begins_with_tx, contradiction, is_mined, other_magic
 
 _MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
-_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes that are read at once (our choice)
+_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes of one read (our choice)
 _PRINTABLE = frozenset(b"\t\n\r" + bytes(range(32, 127)))
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 _LARGEST_TX = 1_000_000
@@ -54,9 +54,9 @@ class Framing(NamedTuple):
     name: str
     """Name of this kind of record, for messages."""
     least: int
-    """Smallest size that a record can state, in bytes."""
+    """Smallest size that a record can give, in bytes."""
     most: int
-    """Largest size that a record can state, in bytes."""
+    """Largest size that a record can give, in bytes."""
     tail: int
     """Bytes after a record that its size does not include: the checksum of an undo record."""
 
@@ -79,8 +79,8 @@ class BlockFile:
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Yield every block in the file, and a sentence about each part that is not one.
 
-        Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError for an empty file, for blocks
-        of another network if the file reveals it, and for a file that is too large to be a block.
+        Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError if the file is empty, if it
+        reveals that its blocks belong to another network, or if it is too large to be a block.
         """
         with opened(self.path) as file:
             if not file.size:
@@ -125,9 +125,7 @@ class BlockFile:
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
             if size > 2 * MAX_BLOCK_SIZE + 2:
-                raise SourceError(
-                    f"{size} bytes of hex are too long for a block, which has at most {MAX_BLOCK_SIZE} bytes"
-                )
+                raise SourceError(f"{size} bytes of hex are too long for a block of at most {MAX_BLOCK_SIZE} bytes")
             self.is_hex = True
             raw = _from_hex(file.at(0, size))
             self._check_network(raw, network)
@@ -231,7 +229,7 @@ def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, boo
 
 
 def _owner_of(head: bytes, network: Network) -> Network | None:
-    """The network whose magic the file starts with, after any zeros; None if there is none."""
+    """Return the network whose magic the file starts with, after any zeros, or None."""
     return Network.of_magic(head.lstrip(b"\0")[:4], network)
 
 

@@ -37,7 +37,7 @@ def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
 
 
 def refuse_lost_blocks(plan: Plan, known: Iterable[bytes]) -> None:
-    """Raise SourceError if a block of an earlier scan is in no file of the plan any longer.
+    """Raise SourceError if a block of an earlier scan is no longer in any file of the plan.
 
     Otherwise, an unmounted disk would remove rows of valid blocks. A plan that knows the directory of the earlier scan
     contains the blocks that a node has since pruned.

@@ -1,4 +1,4 @@
-"""Scan parts on the workers of a Dask cluster (extra `dask`). The result is that of one thread, even if workers die."""
+"""Scan parts on the workers of a Dask cluster (`dask` extra). The result is that of one thread, even if workers die."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from spvfilter.watch.compiled import ImagePlace, check_unchanged, image_of
 from spvfilter.watch.watchlist import WatchList
 
 _CLOSE_S = 5  # seconds that closing waits for transfers to workers (our choice)
-_WIDTH = 256  # parts that the scheduler has at once, about 0.1 MB each (our choice)
+_WIDTH = 256  # parts that the scheduler has at a time, about 0.1 MB each (our choice)
 
 
 @public
@@ -43,7 +43,7 @@ class DaskWorkers(Engine):
     Args:
         client: A `distributed.Client`, asynchronous or not. It stays open.
         plan: A plan of files that the workers have themselves, from `plan_on_workers`.
-        send_scan_key: True to send the private scan keys of silent payments, sp(), to the scheduler and the workers.
+        send_scan_key: True to send the private scan keys of sp() descriptors to the scheduler and the workers.
             They then learn of all payments, but cannot spend them.
     """
 
@@ -72,12 +72,12 @@ class DaskWorkers(Engine):
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part on a worker and write its file, unless a complete file is there already.
 
-        Raises OSError; SourceError if the part cannot be scanned or the scheduler is lost. Raises ParameterError for a
-        private scan key that must not be sent.
+        Raises SourceError if the part cannot be scanned or the scheduler is lost, ParameterError if it needs a private
+        scan key that must not be sent, and OSError.
         """
         if task.has_scan_key and not self._sends_scan_key:
             raise ParameterError(
-                "the watch list has sp(), whose private scan key would be sent to the scheduler and all workers:"
+                "the watch list contains sp(), and its private scan key would be sent to the scheduler and all workers:"
                 " pass send_scan_key=True if you trust them"
             )
         done = await to_its_end(finished, task.path, task.key)
@@ -113,7 +113,7 @@ class DaskWorkers(Engine):
         raise SourceError(f"part {task.part.number}: the workers that scanned it died {ATTEMPTS} times: {why}")
 
     async def _on_some(self, task: PartTask, shared: object) -> object:
-        """Scan a part on one worker that has its blocks. Raises LostError, SourceError."""
+        """Scan a part on one worker that has its blocks. Raises LostError or SourceError."""
         plan, worker_pool = self._plan, self._worker_pool
         if plan is None or worker_pool is None:
             return await self._calls.once(part_bytes, (task, shared))
@@ -202,13 +202,13 @@ async def scan_cluster(
         check: True to verify proof of work, merkle root and witness commitment of each block.
         transactions: True to also write every input and output of the matched transactions.
         binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
-        send_scan_key: True to send the private scan keys of silent payments, sp(), to the workers.
+        send_scan_key: True to send the private scan keys of sp() descriptors to the workers.
 
     Returns:
         The path of the file of matches.
 
     Raises:
-        ParameterError: The watch list is empty or of another network, the directory holds another scan or other files,
+        ParameterError: The watch list is empty or for another network, the directory holds another scan or other files,
             or a package is missing.
         DirectoryInUseError: Another scan uses the directory.
         SourceError: There is no worker, a worker has another version of spvfilter or does not see the files, or the

@@ -4,7 +4,7 @@
 |---|---|
 | 4 | size of packed hits, u32 LE |
 | size | packed hits of up to 4,096 outputs; these two fields are repeated |
-| 32 | SHA-256 of all bytes before |
+| 32 | SHA-256 of all preceding bytes |
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.partfile import PartFile
 
 MOST_COINS = 20_000_000  # outpoints kept in memory, about 150 bytes each (our choice)
-_CHUNK = 4_096  # hits that are packed at once (our choice)
+_CHUNK = 4_096  # hits that are packed together (our choice)
 
 
 def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: int = MOST_COINS) -> bytes:
-    """Write the outputs among the hits of parts to a file, in their order.
+    """Write the outputs among the hits of parts to a file, in order.
 
     Outputs that matched a data prefix or a script type of the table are left out. Returns the digest at the end of the
-    file, or b"" if there is no output. Raises OSError; SourceError for more than `most` outputs.
+    file, or b"" if there is no output. Raises SourceError if there are more than `most` outputs, and OSError.
     """
     digest, count = sha256(), 0
     with replacing(path, SHARED) as file:
@@ -80,7 +80,10 @@ def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:
 
 
 def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
-    """Return a copy of a table that also watches a file's outpoints. Raises OSError; SourceError for a damaged file."""
+    """Return a copy of a table that also watches a file's outpoints.
+
+    Raises SourceError if the file is damaged, and OSError.
+    """
     twin, digest = table.copy(), sha256()
     with path.open("rb") as file:
         left = os.fstat(file.fileno()).st_size - HASH_SIZE

@@ -1,7 +1,7 @@
 """Sorted runs of coins on disk: the last event of each outpoint, created or spent. Merged runs give the unspent coins.
 
 The rows of a run are sorted by outpoint, and each outpoint occurs once. The last event of an outpoint decides: a coin
-that was created after its last spend is unspent. This also holds for the coinbases that were created twice (BIP-30).
+that was created after its last spend is unspent. This also applies to the coinbases that were created twice (BIP-30).
 
 As in Bitcoin Core, the coin of the genesis block and coins that nothing can spend do not exist. Nothing can spend a
 script that begins with OP_RETURN, or one above 10,000 bytes.

@@ -205,7 +205,7 @@ def scheduler_is_there() -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Raise ParameterError for an address without a port. The client would leave unfinished coroutines behind."""
+    """Raise ParameterError if an address has no port. The client would leave unfinished coroutines behind."""
     from distributed.comm.addressing import parse_address, parse_host_port
 
     try:
@@ -220,8 +220,8 @@ def _check_address(address: str) -> None:
 async def connected(address: str) -> AsyncIterator[Any]:
     """Return a client of the cluster whose scheduler is at tcp://HOST:PORT.
 
-    Raises ParameterError for a wrong address, and if distributed is not installed. Raises SourceError if no scheduler
-    answers.
+    Raises ParameterError if the address is malformed or distributed is not installed. Raises SourceError if no
+    scheduler answers.
     """
     try:
         import distributed

@@ -137,7 +137,7 @@ class PartScan:
         Raises:
             ParameterError: The directory holds another scan or other files, or its parts were removed.
             DirectoryInUseError: Another scan uses the directory.
-            SourceError: A source of blocks cannot be used, or a block that was scanned before is in no file now.
+            SourceError: A source of blocks cannot be used, or a block that was scanned before is no longer in any file.
             OSError: A file cannot be read or written.
         """
         async with self.held(engine) as parts:
@@ -145,7 +145,7 @@ class PartScan:
 
     @asynccontextmanager
     async def held(self, engine: Engine | None = None) -> AsyncIterator[list[PartFile]]:
-        """Return a context manager that scans as `run` does; its value is the files of the parts.
+        """Return a context manager that scans as `run` does, and whose value is the list of the parts' files.
 
         No other scan can use the directory until the context is left. Raises the errors of `run`.
         """
@@ -163,7 +163,7 @@ class PartScan:
             yield await to_its_end(lambda: [PartFile(task.path) for task in done.tasks])
 
     def finished(self) -> list[PartFile]:
-        """Return the files of the parts of the last finished run in chain order; empty if there are none.
+        """Return the files of the parts of the last finished run in chain order, or an empty list if there are none.
 
         Raises OSError if a file cannot be read, and SourceError if the manifest is damaged.
         """
@@ -184,8 +184,8 @@ class PartScan:
 
         With several jobs, threads make the rows. An internal error ends it once `is_stopped` returns True.
 
-        Raises OSError if a file cannot be read or written, SourceError if it is damaged, and ParameterError for Parquet
-        without pyarrow.
+        Raises OSError if a file cannot be read or written, SourceError if it is damaged, and ParameterError if Parquet
+        is chosen but pyarrow is missing.
         """
         write_transactions(path, until(self._rows, is_stopped), self._watch, self.parquet_form, jobs)
 
@@ -201,7 +201,7 @@ class PartScan:
     async def _find_silent(self, engine: Engine) -> None:
         """Search all parts for silent payments, and watch their scripts: the passes then find the matches.
 
-        The numbers of the new entries depend on the order of the chain only.
+        The numbers of the new entries depend only on the order of the chain.
         """
         if not (silent := self._given.windows.silent):
             return
@@ -277,7 +277,7 @@ class PartScan:
     async def _passes(self, engine: Engine) -> _Done:
         """Scan all parts, and repeat this until no keychain window moves.
 
-        Then scan parts again that have blocks without undo records, to find spends by outpoint.
+        Then scan the parts again whose blocks lack undo records, to find spends by outpoint.
         """
         parts = self.plan.parts
         while True:
@@ -317,7 +317,7 @@ class PartScan:
         return _Done(tasks, summaries)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
-        """Write the outpoints that these parts found to a file, and return its digest; empty if no output was found."""
+        """Write the outpoints that these parts found to a file. Return its digest, or b"" if no output was found."""
         fresh = self._parts.file(b"", "coins.hits")
         digest = write_coins(fresh, map(PartFile, paths), self._watch.table, self._most_coins)
         fresh.replace(self._coins(digest))

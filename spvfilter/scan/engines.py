@@ -25,7 +25,7 @@ from spvfilter.scan.threadwork import to_its_end
 from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_image, check_unchanged, image_of
 
 MAX_WORKERS = 256  # threads or processes (our choice)
-_ATTEMPTS = 3  # times that a part is scanned whose process dies (our choice)
+_ATTEMPTS = 3  # times that a part is scanned if its process dies (our choice)
 
 
 @public
@@ -78,7 +78,7 @@ def finished(path: Path, key: bytes) -> PartSummary | None:
 
 
 def summary_of(path: Path, key: bytes) -> PartSummary | None:
-    """Return the summary of a part's file; None if the file is missing, incomplete or has another key.
+    """Return the summary of a part's file, or None if the file is missing, incomplete or has another key.
 
     Raises OSError if the file cannot be read.
     """
@@ -112,7 +112,7 @@ class Tables:
     def scanned(self, task: PartTask, summary: PartSummary, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:
         """Yield the blocks of a part that have hits.
 
-        Raises OSError and SourceError, even if the file of a compiled watch list was changed in place.
+        Raises OSError or SourceError, the latter also if a compiled watch list was changed in place.
         """
         image = self.get(None).image()
 
@@ -194,7 +194,7 @@ class Processes(Engine):
             await self._write_table()
 
     async def _write_table(self) -> None:
-        """Share the table by a temporary file of mode 0600. Raises OSError."""
+        """Share the table through a temporary file with mode 0600. Raises OSError."""
         descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")
         self._temporary = Path(name)
         self._place = await asyncio.to_thread(_written, descriptor, name, self._table)
@@ -227,9 +227,9 @@ class Processes(Engine):
         return self._pool
 
     async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
-        """End a pool once, whose tasks fail together. Write the table to a file if its list was replaced.
+        """End a pool once, because its tasks fail together. Write the table to a file if its list was replaced.
 
-        Raises SourceError if the list was changed in place: to read a part that is gone would also end this process.
+        Raises SourceError if the list was changed in place: reading a part that is gone would end this process too.
         """
         async with self._ending:
             if self._pool is not pool:

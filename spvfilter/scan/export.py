@@ -25,12 +25,13 @@ class TableExport:
         plan: The plan of the blocks to export.
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        coins: True to also write the table `coins`: the unspent outputs after the last block.
-        balances: True to also write the table `balances`: the value and the number of the coins of each script.
+        coins: True to also write the `coins` table: the unspent outputs after the last block.
+        balances: True to also write the `balances` table: the value and the number of the coins of each script.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
 
     Raises:
-        SourceError: Coins or balances are wanted, and the plan does not have all blocks from the genesis block on.
+        SourceError: Coins or balances are requested, but the plan does not contain all blocks from the genesis block
+            on.
         ParameterError: `credits_p2pk` is True without `balances`.
     """
 
@@ -73,8 +74,8 @@ class TableExport:
         Raises:
             ParameterError: The directory holds another export or other files, or pyarrow is not installed.
             DirectoryInUseError: Another export uses the directory.
-            SourceError: A source of blocks cannot be used, a block that was exported before is in no file now, or
-                another machine wrote a table that is not visible here.
+            SourceError: A source of blocks cannot be used, a block that was exported before is no longer in any file,
+                or another machine wrote a table that is not visible here.
             OSError: A file cannot be read or written.
         """
         return await self._run.write(engine, is_last=True)

@@ -10,7 +10,7 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, TABLES, Layout
 
-_HEX_TEXT = "_hex"  # suffix of a column that has the bytes of another column as text in hex
+_HEX_TEXT = "_hex"  # suffix of a column that contains the bytes of another column as text in hex
 
 ALL = "all"  # in place of the names of columns: every column of the table
 DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
@@ -24,7 +24,7 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         *("transaction_hash", "block_number", "block_timestamp", "index", "type", "value", "script", "op_return"),
     ),
 }
-"""The columns that an export has by default, by the name of their table."""
+"""The columns that an export writes by default, by the name of their table."""
 
 
 def column_names(table: str) -> list[str]:
@@ -62,13 +62,13 @@ class ExportColumns:
         return cls(chosen, is_hex)
 
     def kernel_names(self) -> Iterator[str]:
-        """Yield the kernel's name of each column, in order. Raises ParameterError if a table does not exist."""
+        """Yield the kernel's name for each column, in order. Raises ParameterError if a table does not exist."""
         for table, names in self.tables:
             for name in names:
                 yield self.kernel_name(table, name)
 
     def kernel_name(self, table: str, name: str) -> str:
-        """Return the kernel's name of a column. Raises ParameterError if there is no such table."""
+        """Return the kernel's name for a column of `table`. Raises ParameterError if there is no such table."""
         layout = _table(table).get(name)
         if layout is None:
             return f"{table}.{name.removesuffix(_HEX_TEXT)}{HEX}"
@@ -87,14 +87,14 @@ def _table(name: str) -> Mapping[str, Layout]:
 
 
 def _checked(table: str, names: list[str]) -> tuple[str, ...]:
-    """Return the names of a table's columns. Raises ParameterError for a name that does not exist or occurs twice."""
+    """Return the names of a table's columns. Raises ParameterError if a name does not exist or occurs twice."""
     _table(table)
     known = column_names(table)
     if names == [ALL]:
         return tuple(known)
     for name in names:
         if name not in known:
-            raise ParameterError(f"no column {name[:100]!r} in the table {table}: it has {', '.join(known)}")
+            raise ParameterError(f"no column {name[:100]!r} in the table {table}: its columns are {', '.join(known)}")
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ParameterError(f"column {twice} of table {table} is named twice: name it once")
     if not names:

@@ -1,4 +1,4 @@
-"""One run of an export into a directory, which may take the parts that the run before wrote as they are."""
+"""One run of an export into a directory, which may reuse the parts that the previous run wrote."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TABLE_FILE = re.compile(r"([0-9a-f]{32}|coins|balances)\.parquet|\.spvfilter-.*
 class ExportInputs:
     """The choices that decide what an export writes about the blocks of its plan.
 
-    Raises ParameterError if they do not fit each other.
+    Raises ParameterError if they contradict each other.
     """
 
     columns: ExportColumns
@@ -57,7 +57,7 @@ class ExportInputs:
 
     @property
     def states(self) -> list[str]:
-        """Names of the tables that are made of all parts: coins and balances."""
+        """Names of the tables that are made from all parts: coins and balances."""
         return [name for name, is_wanted in ((_COINS, self.coins), (_BALANCES, self.balances)) if is_wanted]
 
     def named(self) -> dict[str, str]:
@@ -92,7 +92,8 @@ class WrittenPart(NamedTuple):
 class ExportRun:
     """One run of an export: it writes the tables of a plan's parts into a directory.
 
-    Raises SourceError if coins or balances are wanted, and the plan does not have all blocks from the genesis block on.
+    Raises SourceError if coins or balances are requested, but the plan does not contain all blocks from the genesis
+    block on.
     """
 
     def __init__(self, directory: Path, plan: Plan, inputs: ExportInputs) -> None:
@@ -114,15 +115,15 @@ class ExportRun:
         Args:
             engine: The engine; None for one thread.
             is_last: True if no other run with more blocks follows immediately.
-            written: The parts that the run before wrote, if nothing else changed the directory since. The work then
-                depends on the parts that differ; otherwise all files of the directory are checked.
+            written: The parts that the previous run wrote, if nothing else has changed the directory since. The work
+                then depends on the parts that differ; otherwise all files of the directory are checked.
             settled: Number of the first parts in `written` with which the plan begins. They stay as they are.
 
         Raises the errors of `run`.
         """
         await asyncio.to_thread(pyarrow)
         states = self._states if is_last else []
-        if self._states:  # they are made of all parts
+        if self._states:  # they are made from all parts
             written, settled = (), 0
         kept = written[:settled]
         async with self._run.opened(engine, is_continued=bool(written)) as (chosen, manifest):

@@ -37,7 +37,7 @@ _FEW = frozenset(
 
 
 def pyarrow() -> Any:  # Any: pyarrow has no types
-    """Return the module pyarrow. Raises ParameterError if it is not installed."""
+    """Return the pyarrow module. Raises ParameterError if it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.compute
@@ -76,7 +76,7 @@ def array_of(pa: Any, kernel_name: str, column: ColumnBuffers) -> Any:
 
 
 def address_array(pa: Any, scripts: Any, network: Network) -> Any:
-    """Return the addresses of an Arrow array of scripts; null for a script without one."""
+    """Return the addresses of an Arrow array of scripts, with null for a script that has none."""
     _, offsets, data = scripts.buffers()
     start, end = 4 * scripts.offset, 4 * (scripts.offset + len(scripts) + 1)
     places = b"" if offsets is None else bytes(memoryview(offsets)[start:end])
@@ -127,7 +127,7 @@ class TableWriter:
                     self._writer.close()
 
     def _parquet_writer(self) -> Any:
-        """Return the Parquet writer. The first call makes it: the number of waiting rows sizes its Bloom filters."""
+        """Return the Parquet writer. The first call creates it, and sizes its Bloom filters for the waiting rows."""
         if self._writer is None:
             assert self._file is not None
             kernels = dict(zip(self._schema.names, self._kernel_names, strict=True))
@@ -162,7 +162,7 @@ class TableWriter:
 
 @contextmanager
 def table_writer(path: Path, schema: Any, *, few: Sequence[str], order: Sequence[str]) -> Iterator[Any]:
-    """Return a context manager that writes a file whole: its value is a ParquetWriter.
+    """Return a context manager that writes a file as a whole, and whose value is a ParquetWriter.
 
     Args:
         path: Path of the file. Its directory is created.
@@ -179,7 +179,7 @@ def table_writer(path: Path, schema: Any, *, few: Sequence[str], order: Sequence
 
 
 def is_complete(path: Path) -> bool:
-    """Return True if a Parquet file exists and was not cut. Raises OSError."""
+    """Return True if a Parquet file exists and is not truncated. Raises OSError."""
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

@@ -30,7 +30,7 @@ def export_key(part: Part, columns: ExportColumns, undo: str, check: bool, has_c
 
 
 def heights_folder(part: Part) -> str:
-    """Return the name of the folder for a part's tables. SQL engines read it as a column `heights`."""
+    """Return the name of the folder for a part's tables. SQL engines read it as the `heights` column."""
     known = [height for height in part.heights() if height is not None]
     return f"heights={min(known):09}-{max(known):09}" if len(known) == len(part) else "heights=unknown"
 

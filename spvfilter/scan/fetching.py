@@ -86,7 +86,7 @@ class NodeBlocks:
     async def listing(self) -> fullnode.Listing:
         """Return the hashes of the blocks to scan, by height.
 
-        Raises NodeError if the node fails, and SourceError if the span has no block.
+        Raises NodeError if the node fails, and SourceError if the span contains no blocks.
         """
         if self.known is not None:
             return self.known
@@ -130,7 +130,7 @@ async def fetch_block(
 ) -> FetchedBlock:
     """Fetch the block of a listing at a height, and its undo record.
 
-    With `by_details`, spent outputs are also requested in a form that is slow.
+    With `by_details`, spent outputs may also be requested in a slow form.
 
     Raises NodeError, such as NodeAnswerError if the block contains another height. Raises SourceError if the mode is
     "require" and the node does not return the outputs that the block spends.
@@ -192,7 +192,7 @@ class _Reader(Readable):
         return f"{self._node.endpoint}, block {hash_to_hex(ref.hash)}"
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """A list with one None for each block if any block has an undo record; otherwise None.
+        """Return a list with one None for each block if any block has an undo record, else None.
 
         The list makes the kernel scan the blocks one by one.
         """
@@ -216,7 +216,7 @@ class _Reader(Readable):
         return []
 
     def close(self) -> None:
-        """Cancel the requests that threads wait for. The threads get a SourceError. Called in the event loop."""
+        """Cancel the requests that threads wait for. The threads get a SourceError. Call this in the event loop."""
         self._closing = True
         for task in self._asked:
             task.cancel()
@@ -277,9 +277,9 @@ class NodeFeed(Feed):
     async def of(
         cls, blocks: NodeBlocks, network: Network, report: ScanReport, *, needs_spent: bool = False
     ) -> NodeFeed:
-        """List the blocks. With `needs_spent`, spent outputs are also requested in a form that is slow.
+        """List the blocks. With `needs_spent`, spent outputs may also be requested in a slow form.
 
-        Raises ParameterError if the node and the watch list are on different networks; NodeError, SourceError.
+        Raises ParameterError if the node and the watch list are on different networks, and NodeError or SourceError.
         """
         if blocks.node.network is not network:
             raise ParameterError(f"the watch list is for {network}, but the node is on {blocks.node.network}")

@@ -19,7 +19,7 @@ from spvfilter.scan.sources import BlockRef, Problem
 from spvfilter.scan.undo import UndoPlace, block_coins
 from spvfilter.scan.undomode import UndoMode
 
-_AT_ONCE = 64  # parts that the scheduler has at once, each about 1 MB of filters (our choice)
+_AT_ONCE = 64  # parts that the scheduler has at a time, each about 1 MB of filters (our choice)
 _UNREADABLE = (FormatError, SourceError, OSError)
 
 
@@ -30,7 +30,7 @@ class BuiltFilter(NamedTuple):
     block: bytes
     """Hash of the block, 32 bytes in wire order."""
     previous: bytes
-    """Hash of the block before it, 32 bytes in wire order."""
+    """Hash of the previous block, 32 bytes in wire order."""
     height: int | None
     """Height of the block; None if it is unknown."""
     items: int
@@ -40,7 +40,7 @@ class BuiltFilter(NamedTuple):
 
     @property
     def block_hex(self) -> str:
-        """The field `block` in hex, as block explorers show it."""
+        """The `block` field in hex, as block explorers show it."""
         return hash_to_hex(self.block)
 
 
@@ -108,7 +108,7 @@ def _on_worker(part: Part, theirs: str) -> FilterPart:
 async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[FilterPart, None]:
     """Build the filters of parts on the workers of a Dask cluster. Yield them in the order of the parts.
 
-    The workers must see the files of the parts by the same paths.
+    The workers must see the files of the parts under the same paths.
 
     Args:
         client: A `distributed.Client`, asynchronous or not.

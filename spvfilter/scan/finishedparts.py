@@ -50,7 +50,7 @@ class FinishedPart:
                 begun = height = own
             if own != height or own == UNKNOWN:
                 raise SourceError(
-                    "the blocks that were exported before are not one run of known heights, so that blocks of a node"
+                    "the blocks that were exported before are not one run of known heights, so a node's blocks"
                     " cannot follow them: export into another directory"
                 )
             last[file] = max(last.get(file, (0, block)), (offset, block))
@@ -111,7 +111,7 @@ def continued_plan(
     span: BlockSpan,
     mode: UndoMode,
 ) -> Plan:
-    """Return a plan of finished parts and of the blocks after them, which a spool has in a folder.
+    """Return a plan of finished parts and of the blocks after them, which a spool keeps in a folder.
 
     It equals the plan of the spool's files that continues the export, and reads no block of the finished parts. Raises
     the errors of `Plan.of`.

@@ -39,7 +39,7 @@ class Connected:
 
     @property
     def hash_hex(self) -> str:
-        """The field `hash` in hex, as block explorers show it."""
+        """The `hash` field in hex, as block explorers show it."""
         return hash_to_hex(self.hash)
 
 
@@ -58,7 +58,7 @@ class Disconnected:
 
     @property
     def hash_hex(self) -> str:
-        """The field `hash` in hex, as block explorers show it."""
+        """The `hash` field in hex, as block explorers show it."""
         return hash_to_hex(self.hash)
 
 
@@ -76,7 +76,7 @@ class _Kept:
         return self._first + len(self._hashes) // HASH_SIZE - 1
 
     def hash_at(self, height: int) -> bytes | None:
-        """Return the hash of the block at a height; None below the kept blocks."""
+        """Return the hash of the block at a height, or None below the kept blocks."""
         at = (height - self._first) * HASH_SIZE
         return bytes(self._hashes[at : at + HASH_SIZE]) if at >= 0 else None
 
@@ -92,7 +92,7 @@ class _Kept:
         del self._hashes[(last + 1 - self._first) * HASH_SIZE :]
 
     async def fork(self, node: FullNode, tip: int) -> int:
-        """The last height at which the node's chain has the kept block; one below the first height if there is none.
+        """Return the last height at which the node's chain contains the kept block, or one below the first.
 
         Raises NodeChainError if the chain changed below the kept blocks.
         """
@@ -112,7 +112,7 @@ class _Kept:
             high, step = below, 2 * step
         if high < self._first and self._first > self._start:
             raise NodeChainError(
-                f"{node.endpoint}: its chain changed below height {self._first:,}, the lowest that is kept: scan again"
+                f"{node.endpoint}: its chain changed below height {self._first:,}, the lowest still kept: scan again"
             )
         return high
 
@@ -188,7 +188,7 @@ async def follow_batches(
 
 
 async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listing | None:
-    """Return the listing of blocks above the fork; None if the chain changed and must be checked again."""
+    """Return the listing of blocks above the fork, or None if the chain changed and must be checked again."""
     if tip <= fork:
         return Listing(fork + 1, b"", b"") if fork < kept.last else None
     try:

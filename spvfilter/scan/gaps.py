@@ -114,7 +114,7 @@ class HeightLedger:
         from_height: int | None = None,
         begins_late: bool = False,
     ) -> ScannedHeights:
-        """Return the heights that the blocks have, and the missing ones.
+        """Return the heights that the blocks cover, and the missing ones.
 
         Args:
             to_height: The last requested height; None for all.

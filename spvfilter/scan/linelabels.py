@@ -59,12 +59,12 @@ def labels_digest(watch: WatchList) -> str:
 
 
 class LineLabels:
-    """Renders the labels of entries that match: the arguments `label_places` and `label_texts` of the kernel.
+    """Renders the labels of entries that match, for the kernel's `label_places` and `label_texts` arguments.
 
     Threads may share it.
 
     Args:
-        watch: The watch list. It may get entries later.
+        watch: The watch list. Entries may be added to it later.
         render: Renders a label or an account.
         account: How the account of an entry follows its label, if the list has accounts. None to leave it out.
     """

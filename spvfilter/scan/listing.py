@@ -18,7 +18,7 @@ from spvfilter.scan.sources import BlockFiles, BlockRef, BlockSpan, Problem, lin
 from spvfilter.scan.undo import UndoFile, UndoFiles
 from spvfilter.scan.undomode import UndoMode
 
-_THREADS = 4  # files that are read at once (our choice): threads mostly wait for the disk
+_THREADS = 4  # files that are read at a time (our choice): threads mostly wait for the disk
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class FileListing:
         return FileListing(number, rows, self.previous, self.problems, self.undo, self.undo_problems)
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each row with the hash of the block before its block."""
+        """Yield each row with the hash of its block's parent."""
         for number in range(len(self)):
             yield (
                 bytes(self.rows[number * ROW_SIZE : (number + 1) * ROW_SIZE]),

@@ -1,6 +1,6 @@
 """The manifest of a directory of parts: the inputs of its scan or export, its last chain, and the finished files.
 
-It makes a run with different inputs be refused in the same directory.
+A run with different inputs is refused in the same directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WATCH_LIST = "watch list"  # The value of this input is a digest.
 PARQUET_HASHES = "form of hashes in Parquet"  # Only scans have this input. Older manifests lack it.
 TEXT_HASHES = "text in hex"  # The other form is "binary". A scan without a form in its manifest wrote text.
 TABLE_HASHES = "form of hashes"  # Only exports have this input.
-_PACKED = 65_536  # Entries that are hashed at once (our choice).
+_PACKED = 65_536  # Entries that are hashed together (our choice).
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
@@ -54,9 +54,9 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: Path) -> Manifest | None:
-        """The manifest of a directory; None if there is none.
+        """Return the manifest of a directory, or None if there is none.
 
-        Raises OSError; SourceError if it is damaged or from a different version.
+        Raises SourceError if it is damaged or from a different version, and OSError.
         """
         path = directory / NAME
         try:

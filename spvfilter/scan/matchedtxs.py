@@ -1,7 +1,7 @@
 """Whole transactions from a scan: every input and output of each matched transaction, with fee and sizes.
 
-The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, instead of hits. The
-entry of each match is among them. Its label and its account are written later, as the watch list then has them:
+The part file of a TransactionsTask contains the rows of each batch of blocks as columns of the kernel, instead of hits.
+The columns include the entry of each match. Its label and account are added later, from the watch list as it is then:
 
 | bytes | field, little endian |
 |---|---|
@@ -118,17 +118,17 @@ class TransactionRow:
 
     @property
     def block_hash_hex(self) -> str:
-        """The field `block_hash` in hex, as block explorers show it."""
+        """The `block_hash` field in hex, as block explorers show it."""
         return hash_to_hex(self.block_hash)
 
     @property
     def txid_hex(self) -> str:
-        """The field `txid` in hex, as block explorers show it."""
+        """The `txid` field in hex, as block explorers show it."""
         return hash_to_hex(self.txid)
 
     @property
     def outpoint_txid_hex(self) -> str:
-        """The field `outpoint_txid` in hex, as block explorers show it."""
+        """The `outpoint_txid` field in hex, as block explorers show it."""
         return hash_to_hex(self.outpoint_txid)
 
 
@@ -174,7 +174,7 @@ def _packed(columns: Columns) -> bytes:
 
 
 def _unpacked(packed: bytes) -> Columns:
-    """Return the columns in bytes that `_packed` has made. Raises struct.error and ValueError for other bytes."""
+    """Return the columns in bytes that `_packed` has made. Raises struct.error or ValueError if they are damaged."""
     (length,) = _U32.unpack_from(packed)
     sizes = [_SIZES.unpack_from(packed, _U32.size + _SIZES.size * number) for number in range(len(_NAMES))]
     at = _U32.size + _SIZES.size * len(_NAMES)
@@ -190,12 +190,12 @@ def _unpacked(packed: bytes) -> Columns:
         ColumnBuffers(length, take(validity), take(offsets), take(data) or b"") for validity, offsets, data in sizes
     ]
     if at != len(packed):
-        raise ValueError(f"{len(packed)} bytes of columns, not {at}")
+        raise ValueError(f"expected {at} bytes of columns, got {len(packed)}")
     return columns
 
 
 def _batches(paths: Iterable[Path]) -> Iterator[Columns]:
-    """Yield the columns in the part files of transactions. Raises OSError; SourceError for a damaged file."""
+    """Yield the columns in the part files of transactions. Raises SourceError if a file is damaged, and OSError."""
     for path in paths:
         for block in PartFile(path).blocks():
             try:
@@ -209,7 +209,7 @@ _DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
 class _Texts(dict[int, bytes]):
-    """Texts of entries in UTF-8; empty for an entry without a text. Without `text_of`, no entry has one."""
+    """Texts of entries in UTF-8, empty for an entry without a text. Without `text_of`, no entry has one."""
 
     def __init__(self, text_of: Callable[[int], str | None] | None) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class _Texts(dict[int, bytes]):
         return encoded
 
     def column(self, entries: ColumnBuffers) -> ColumnBuffers:
-        """Return a column with the texts of the entries; null for a row without an entry or a text."""
+        """Return a column with the texts of the entries, and null for a row without an entry or a text."""
         if self._text_of is None:
             return ColumnBuffers(entries.length, bytes((entries.length + 7) // 8), bytes(4 * (entries.length + 1)), b"")
         numbers = array("i", entries.data)
@@ -264,7 +264,7 @@ class RowForm:
         """Names of the columns in the file."""
         kernel_names = self._with_owners(_NAMES[:-1], [_TEXT] * len(self._owners))
         self.kernel_names: list[str] = kernel_names
-        """For each column, the name of a column of the kernel that has its layout."""
+        """For each column, the name of a kernel column with the same layout."""
         self.layouts: list[Layout] = list(map(layout_of, kernel_names))
         """The layout of each column."""
         self._times = _UtcTexts()
@@ -290,7 +290,7 @@ class RowForm:
 
 
 def read_rows(paths: Iterable[Path], watch: WatchList) -> Iterator[dict[str, Any]]:
-    """Yield the rows in the part files of transactions. Raises OSError; SourceError for a damaged file."""
+    """Yield the rows in the part files of transactions. Raises SourceError if a file is damaged, and OSError."""
     form = RowForm(watch)
     several = (form.lines(JSON_LINES, columns) for columns in _batches(paths))
     return (json.loads(line) for lines in several for line in lines.splitlines())
@@ -308,8 +308,8 @@ def write_transactions(
 ) -> None:
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-    Some threads make the rows, and one thread writes them. Raises OSError; SourceError for a damaged file;
-    ParameterError for Parquet without pyarrow.
+    Some threads make the rows, and one thread writes them. Raises SourceError if a file is damaged, ParameterError if
+    Parquet is chosen but pyarrow is missing, and OSError.
     """
     form = RowForm(watch)
     if path.suffix == ".parquet":
@@ -323,7 +323,7 @@ def write_transactions(
 
 
 def _write_parquet(path: Path, paths: Iterable[Path], form: RowForm, parquet_form: ParquetForm, jobs: int) -> None:
-    """Write rows as Parquet, in row groups of `ROWS`. Raises OSError; ParameterError without pyarrow."""
+    """Write rows as Parquet, in row groups of `ROWS`. Raises ParameterError if pyarrow is missing, and OSError."""
     pa = pyarrow()
     schema = binary_schema(pa, _schema(pa, form)) if parquet_form.is_binary else _schema(pa, form)
     groups = _groups(pa, in_threads(lambda columns: _table(pa, columns, form, schema), _batches(paths), jobs))

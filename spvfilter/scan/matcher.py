@@ -25,7 +25,7 @@ from spvfilter.watch.watchlist import WatchList
 
 T = TypeVar("T")
 _HITS_AT_ONCE = 100
-"""Number of hits that the event loop's own thread turns into matches at once (our choice: about 0.5 ms)."""
+"""Number of hits that the event loop's own thread turns into matches at a time (our choice: about 0.5 ms)."""
 
 
 @public
@@ -77,8 +77,8 @@ class Matcher:
         of a used keychain, and searches for silent payments. `spent` contains the outputs that the inputs spend, as in
         `WatchList.match_tx`.
 
-        Raises FormatError for a malformed transaction or a wrong number of spent outputs, and KeychainError if scripts
-        cannot be derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
+        Raises FormatError if the transaction is malformed or the number of spent outputs is wrong, and KeychainError if
+        scripts cannot be derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
         """
         tx = to_bytes(raw)
         refuse_psbt(tx)
@@ -98,9 +98,9 @@ class Matcher:
     ) -> list[Match]:
         """Return the matches of one block. The watch list learns the outpoints of matching outputs.
 
-        Threads are used as by `match_tx`. `spent` is the undo record of the block, or the spent outputs of each
-        transaction after the coinbase, as in `WatchList.match_block`. Raises FormatError for a malformed block or spent
-        outputs that do not fit, and KeychainError and WatchListInUseError as `match_tx` does.
+        Threads are used as in `match_tx`. `spent` is the undo record of the block, or the spent outputs of each
+        transaction after the coinbase, as in `WatchList.match_block`. Raises FormatError if the block is malformed or
+        the spent outputs do not fit it, and KeychainError and WatchListInUseError as `match_tx` does.
         """
         block = to_bytes(raw)
         async with self._lock():
@@ -132,7 +132,7 @@ class Matcher:
             strict: True to raise an error for a malformed transaction. By default, it is a result with an `error`.
             remember: Bytes of memory for transactions that may spend an output that has not arrived yet.
             spent: Asynchronous function that takes a transaction, and returns the outputs that it spends or None, such
-                as `FullNode.outputs_spent_by`. It is called for transactions that may be silent payments, sp().
+                as `FullNode.outputs_spent_by`. It is called for transactions that may be silent payments.
                 Without it, `ScanReport.unjudged` counts those in which a payment may be missed.
 
         Raises:
@@ -197,13 +197,13 @@ class Matcher:
         - Stale blocks give no matches, but their outputs are learned.
         - If a use moves the window of a keychain beyond twice its lookahead, all blocks are searched again for the new
           scripts. Threads call `script_at` of keychains one at a time.
-        - The height of a match was given (RawBlock), or counted from the genesis block, or is stated by the block
-          (BIP-34). It is None if it is unknown when the block is scanned.
+        - The height of a match was given (RawBlock), counted from the genesis block, or read from the block (BIP-34).
+          It is None if it is unknown when the block is scanned.
 
         Args:
             blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or
-                not. Silent payments, sp(), need undo files or a node that returns the spent outputs. Otherwise
-                `ScanReport.unjudged` counts the transactions in which a payment may be missed.
+                not. Silent payments can be found only with undo files or a node that returns the spent outputs.
+                Otherwise `ScanReport.unjudged` counts the transactions in which a payment may be missed.
             in_order: True for an endless stream in chain order. Nothing is spooled or searched again.
                 `ScanReport.late_scripts` counts the scripts that earlier blocks were not searched for.
 
@@ -211,7 +211,7 @@ class Matcher:
             ParameterError: `in_order` is True for files or a node, or the node is on a different network.
             KeychainError: The scripts of a keychain cannot be derived.
             FormatError: A block of a sequence or iterable is malformed.
-            OrderError: `in_order` is True, and a block does not follow the block before it.
+            OrderError: `in_order` is True, and a block does not follow the previous one.
             IncompleteScanError: Parts of files could not be read. It is raised at the end of the scan.
             SourceError: A node fails (NodeError), required undo records are missing, or the file of a compiled watch
                 list was changed in place.
@@ -239,7 +239,7 @@ class Matcher:
             ParameterError: `in_order` is True for files or a node, or the node is on a different network.
             KeychainError: The scripts of a keychain cannot be derived.
             FormatError: A block of a sequence or iterable is malformed.
-            OrderError: `in_order` is True, and a block does not follow the block before it.
+            OrderError: `in_order` is True, and a block does not follow the previous one.
             IncompleteScanError: Parts of files could not be read. It is raised at the end of the scan.
             SourceError: A node fails (NodeError), required undo records are missing, or the file of a compiled watch
                 list was changed in place.

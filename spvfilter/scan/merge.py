@@ -39,7 +39,7 @@ COLUMNS = (
 ACCOUNT, _LABEL = "account", "label"  # names of columns
 UTC = {"time": "time_utc", "first_seen": "first_seen_utc"}
 """Columns of Unix times, and the columns of CSV with the same times as text, which a spreadsheet reads as dates."""
-_PIECE = 1 << 20  # Bytes of packed hits that a thread renders at once, plus one block (our choice).
+_PIECE = 1 << 20  # Bytes of packed hits that a thread renders at a time, plus one block (our choice).
 
 Parts = Iterable[PartFile]
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def csv_header(*, has_accounts: bool) -> bytes:
 
 
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
-    """Yield the result of a call for each item, in their order. With several jobs, threads make the calls.
+    """Yield the result of a call for each item, in order. With several jobs, threads make the calls.
 
     At most `jobs` results wait, and threads take at most one item in advance. Raises the errors of the call and of the
     items.
@@ -89,7 +89,7 @@ def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterato
 
 
 def blocks_in(parts: Parts) -> Iterator[BlockHits]:
-    """Yield the blocks of all parts. Raises OSError; SourceError for a damaged part."""
+    """Yield the blocks of all parts. Raises SourceError if a part is damaged, and OSError."""
     for part in parts:
         yield from part.blocks()
 
@@ -117,7 +117,7 @@ def _pieces(blocks: Iterable[BlockHits]) -> Iterator[list[BlockHits]]:
 def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int = 1) -> EntryTotals:
     """Write an output of lines with some threads, and return the totals by entry.
 
-    Raises OSError if a file cannot be read or written, and SourceError for a damaged part.
+    Raises OSError if a file cannot be read or written, and SourceError if a part is damaged.
     """
     totals = EntryTotals(len(watch))
     labels = LineLabels(watch, *((csv_cell, CSV_ACCOUNT) if form == CSV else (json_text, JSON_ACCOUNT)))

@@ -3,9 +3,9 @@
 Files are removed once their parts are finished. Only the last 100 blocks are kept, because a reorganization may
 disconnect them.
 
-The plan of the next blocks takes the finished parts as they are, so that a new block costs the same on a chain of any
-length. If the chain forks in a finished part, the manifest forgets this part and all later ones, and their blocks are
-fetched again.
+The plan of the next blocks reuses the finished parts, so that a new block costs the same on a chain of any length. If
+the chain forks in a finished part, the manifest forgets this part and all later ones, and their blocks are fetched
+again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NodeExport:
     follows reorganizations of any depth. Blocks are kept in a hidden folder of the directory until their tables are
     finished: about 2 GB while the export catches up, and later less than 1 GB.
 
-    Bitcoin Core 30 serves spent outputs by REST, but without their heights, so the column spent_block_number is null.
+    Bitcoin Core 30 serves spent outputs by REST, but without their heights, so the spent_block_number column is null.
     JSON-RPC includes the heights, but takes longer. If the node does not have the spent outputs, values of inputs and
     fees are null.
 
@@ -63,8 +63,8 @@ class NodeExport:
             first block that the node has.
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify each block again, with its proof of work.
-        coins: True to also write the table `coins`, as a TableExport does.
-        balances: True to also write the table `balances`.
+        coins: True to also write the `coins` table, as a TableExport does.
+        balances: True to also write the `balances` table.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
         part_size: Approximate size of a part in bytes, as for a Plan.
         round_size: Bytes of blocks that are fetched before their tables are written, at least 1.
@@ -101,7 +101,7 @@ class NodeExport:
         self.report: PartsReport = PartsReport()
         """The progress of the last run. Its `bytes_done` counts the blocks that were fetched."""
         self.heights: ScannedHeights = ScannedHeights()
-        """The heights that the tables have and lack, after a run."""
+        """The heights that the tables cover and lack, after a run."""
         self._part_size, self._round_size = part_size, round_size
         self._inputs = ExportInputs(
             self.columns, check=check, coins=coins, balances=balances, credits_p2pk=credits_p2pk
@@ -123,7 +123,7 @@ class NodeExport:
             ParameterError: The directory holds another export or other files, or pyarrow is not installed.
             DirectoryInUseError: Another export uses the directory.
             NodeError: The node fails for longer than its Patience allows, or lacks a block.
-            SourceError: The span has no block, or coins are requested for a chain without its first blocks.
+            SourceError: The span contains no blocks, or coins are requested for a chain without its first blocks.
             FormatError: A block of the node is malformed.
             OSError: A file cannot be read or written.
         """
@@ -159,11 +159,11 @@ class NodeExport:
             return files
 
     def _changed_at(self) -> int:
-        """Return when the directory was last changed, in nanoseconds of Unix time; 0 if it does not exist."""
+        """Return when the directory was last changed, in nanoseconds of Unix time, or 0 if it does not exist."""
         return self.directory.stat().st_mtime_ns if self.directory.exists() else 0
 
     async def _place(self, spool: BlockSpool) -> tuple[int, Listing | None]:
-        """Find the place at which the export continues, and remove what is no longer in the node's chain.
+        """Find the height at which the export continues, and remove what is no longer in the node's chain.
 
         Returns:
             The number of exported blocks that left the chain, and the listing of the blocks to fetch; None if there are
@@ -193,7 +193,8 @@ class NodeExport:
             for part in () if earlier is None else earlier.parts():
                 self._finish(part)
             if len(names) > len(self._finished):
-                raise SourceError(f"{self.directory}: lacks the blocks of a part in its folder parts: {_ELSEWHERE}")
+                lacks = "the blocks of a finished part are missing from its folder `parts`"
+                raise SourceError(f"{self.directory}: {lacks}: {_ELSEWHERE}")
         if spool and self._finished and not _continues(self._finished[-1], spool):
             spool.clear()
         return KnownBlocks(self._finished, spool)
@@ -205,7 +206,7 @@ class NodeExport:
         parts.append(FinishedPart.of(rows, len(parts), self.plan.network.name, following))
 
     async def _fork(self, known: KnownBlocks) -> int:
-        """Return the height of the last known block in the node's chain; one below the first height if there is none.
+        """Return the height of the last known block in the node's chain, or one below the first if there is none.
 
         If the node's chain is only shorter, the last known block stays: the node may be reading its blocks again.
         """
@@ -244,7 +245,7 @@ class NodeExport:
         return spool.last + 1 if spool else start if kept else None
 
     async def _listing(self, first: int) -> Listing | None:
-        """List the node's blocks from a height on; None if there are none in the span. Raises NodeError."""
+        """List the node's blocks from a height on. Return None if there are none in the span. Raises NodeError."""
         node, span = self.blocks.node, self.blocks.span
         try:
             return await node.listing(first, span.to_height, None, span.to_time)
@@ -307,7 +308,7 @@ class NodeExport:
             await asyncio.gather(*fetching, return_exceptions=True)
 
     async def _write(self, spool: BlockSpool, engine: Engine | None, *, is_last: bool) -> dict[str, list[Path]]:
-        """Write the tables of the blocks in the spool, and remove the files that are not needed any longer."""
+        """Write the tables of the blocks in the spool, and remove the files that are no longer needed."""
         blocks, finished = self.blocks, self._finished
         settled = sum(not spool or part.first < spool.first for part in finished)  # the spool has the others
         plan = self.plan = await to_its_end(
@@ -335,7 +336,7 @@ class NodeExport:
         return files
 
     async def _found(self, missing: tuple[Heights, ...]) -> ScannedHeights:
-        """Return the heights that the plan has, and the missing ones. The node lacks the heights `missing`."""
+        """Return the heights that the plan covers, and the missing ones. The node lacks the heights `missing`."""
         found = self.plan.report.heights
         gaps = joined((*found.gaps, *missing))
         return replace(found, gaps=tuple(gaps), begins_late=await self._begins_late(found.found[0][0]))

@@ -30,8 +30,8 @@ from spvfilter.scan.sources import (
 )
 from spvfilter.scan.undomode import UndoMode
 
-BATCH_SIZE = 8_000_000  # Bytes of blocks that a thread scans at once (our choice): one or two milliseconds of work.
-BATCH_BLOCKS = 256  # Blocks that a thread scans at once (our choice).
+BATCH_SIZE = 8_000_000  # Bytes of blocks that a thread scans at a time (our choice): one or two milliseconds of work.
+BATCH_BLOCKS = 256  # Blocks that a thread scans at a time (our choice).
 STALE = -1  # Segment number of a block that is not on a best branch.
 
 AnyBlock = bytes | RawBlock | Serializable
@@ -57,7 +57,7 @@ class ScanReport:
     segments: int = 0
     """Number of runs of linked blocks."""
     heights: ScannedHeights = field(default_factory=ScannedHeights)
-    """The heights that the scan has and lacks; empty until the blocks are in order."""
+    """The heights that the scan covers and lacks; empty until the blocks are in order."""
     duplicates: list[bytes] = field(default_factory=list)
     """Hashes of blocks that occurred more than once in the source; the scan skips the copies."""
     stale: list[bytes] = field(default_factory=list)
@@ -180,7 +180,7 @@ class Feed(ABC):
     def batches(self) -> AsyncGenerator[list[PendingBlock]]:
         """Yield batches of blocks; call it once.
 
-        Raises FormatError for a malformed block, and OrderError for a block that breaks a declared order.
+        Raises FormatError if a block is malformed, and OrderError if a block breaks a declared order.
         """
 
     def read(self, block: PendingBlock) -> bytes:
@@ -244,7 +244,7 @@ def in_chain_order(
     """Return the stale blocks of a source, and its blocks on the best branches in chain order.
 
     Only blocks in the span of the source are returned. Raises SourceError if required undo records are missing, if the
-    range has no block, or if it is a range of heights and the height of a block is unknown.
+    range contains no blocks, or if it is a range of heights and the height of a block is unknown.
     """
     blocks: dict[bytes, PendingBlock] = {}
     for found in source.index(network):
@@ -281,9 +281,9 @@ def _heights(
     *,
     is_rooted: bool = True,
 ) -> ScannedHeights:
-    """Return the heights that the blocks `placed` have and lack.
+    """Return the heights that the blocks `placed` cover and lack.
 
-    `whole` has all blocks on the best branches, and `is_rooted` is True if they begin with the first block.
+    `whole` contains all blocks on the best branches, and `is_rooted` is True if they begin with the first block.
     """
     ledger, reads_undo = HeightLedger(), source is not None and source.mode is UndoMode.AUTO
     for block in placed:
@@ -304,7 +304,8 @@ def _heights(
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     """Return the blocks that lie in a range.
 
-    Raises SourceError if the range has no block, or if it is a range of heights and the height of a block is unknown.
+    Raises SourceError if the range contains no blocks, or if it is a range of heights and the height of a block is
+    unknown.
     """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
@@ -324,7 +325,7 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
         block.rooted = block.rooted and is_whole
         kept.append(block)
     if not kept:
-        raise SourceError(f"none of the {len(placed):,} blocks is in the range {span}")
+        raise SourceError(f"the range {span} contains none of the {len(placed):,} blocks")
     return kept
 
 
@@ -410,7 +411,7 @@ class StreamFeed(_OneShotFeed):
             yield batch
 
     def _admit(self, arrived: RawBlock) -> PendingBlock | None:
-        """Return the block to scan now; None if the block is held back or is a duplicate."""
+        """Return the block to scan now, or None if the block is held back or is a duplicate."""
         raw = arrived.raw
         ref = block_ref(raw[:PREFIX_SIZE], len(self._met), self._spool.size, len(raw), self._network, arrived.height)
         if ref.hash in self._met:
@@ -457,9 +458,9 @@ class OrderedFeed(_OneShotFeed):
 
 
 def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, network: Network) -> int | None:
-    """Return the height of a block that arrives; None if it is unknown.
+    """Return the height of a block that arrives, or None if it is unknown.
 
-    The height is given, counted from the block before it, or stated by the block itself.
+    The height is given, counted from the previous block, or read from the block itself.
     """
     if arrived.height is not None:
         return arrived.height
@@ -469,7 +470,7 @@ def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, netwo
 
 
 def batched(blocks: Iterable[PendingBlock], source: Readable | None = None) -> Iterator[list[PendingBlock]]:
-    """Split blocks into batches, each of which a thread scans at once.
+    """Split blocks into batches, each of which a thread scans as a whole.
 
     With `source`, the sizes of undo records count as well.
     """

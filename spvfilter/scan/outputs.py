@@ -72,7 +72,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
 
 @public
 def publish(matches: Path, url: str) -> list[str]:
-    """Upload the files of a finished scan below a URL: the matches, the transactions if there are any, the totals.
+    """Upload the files of a finished scan below a URL: the matches, the transactions if there are any, and the totals.
 
     Each file appears complete: by a rename if the store has files, else as one object. The totals come last.
 
@@ -84,7 +84,7 @@ def publish(matches: Path, url: str) -> list[str]:
         The URLs of the files.
 
     Raises:
-        ParameterError: The URL is not a URL, or fsspec is missing.
+        ParameterError: `url` is not a URL, or fsspec is missing.
         RemoteFileError: The store fails or refuses.
         OSError: A file cannot be read.
     """

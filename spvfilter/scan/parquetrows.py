@@ -64,7 +64,7 @@ def opened_writer(
     """Return a ParquetWriter.
 
     Args:
-        pa: The module pyarrow.
+        pa: The pyarrow module.
         file: The file to write.
         schema: The columns.
         few: Names of columns with few different values, which get a dictionary.
@@ -96,7 +96,7 @@ def parquet_writer(
     """Return a context manager whose value writes a table of this schema.
 
     Args:
-        pa: The module pyarrow.
+        pa: The pyarrow module.
         file: The file to write.
         schema: The columns.
         form: The form of the file.

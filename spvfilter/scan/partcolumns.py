@@ -71,7 +71,8 @@ class PartColumns:
     def batches(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[tuple[list[BlockRef], Columns]]:
         """Yield the blocks of each batch with their columns. Blocks without a valid copy are left out.
 
-        Raises WorkStoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
+        Raises WorkStoppedError once `is_stopped` returns True, and SourceError if a required undo record cannot be
+        used.
         """
         for batch in self._cut():
             if is_stopped():
@@ -104,7 +105,7 @@ class PartColumns:
             yield batch
 
     def _decode_together(self, batch: Sequence[_Row]) -> Columns | None:
-        """Decode a batch in one call of the kernel; None if a block or a record fails."""
+        """Decode a batch in one call of the kernel. Return None if a block or a record fails."""
         refs = [row.block.ref for row in batch]
         try:
             raws, records = self._read(refs)
@@ -119,7 +120,7 @@ class PartColumns:
         return columns
 
     def _read(self, refs: Sequence[BlockRef]) -> tuple[list[bytes], list[bytes | None]]:
-        """Return blocks and their undo records. Raises SourceError, OSError."""
+        """Return blocks and their undo records. Raises SourceError or OSError."""
         with self._source.opened(refs) as places, self._source.opened_undo(refs) as undo:
             raws = [
                 self._source.read(ref) if places is None else _read_at(places[number])
@@ -136,14 +137,14 @@ class PartColumns:
         return raws, records
 
     def _columns(self, refs: Sequence[BlockRef], raws: list[bytes], records: list[bytes | None]) -> Columns:
-        """Return the columns of blocks. Raises FormatError; UndoError for a record of another block."""
+        """Return the columns of blocks. Raises FormatError, and UndoError if a record belongs to another block."""
         heights = [NO_HEIGHT if ref.height is None else ref.height for ref in refs]
         hits = None if self._hits is None else [self._hits[ref.hash] for ref in refs]
         made = block_columns(raws, records, heights, self._names, *self._address_forms, hits)
         return [ColumnBuffers(*each) for each in made]
 
     def _decode_alone(self, row: _Row) -> Columns | None:
-        """Decode one block from its first valid copy; None if no copy is valid."""
+        """Decode one block from its first valid copy. Return None if no copy is valid."""
         gone: BlockRef | None = None
         for ref in self._part.copies(row.number, row.block.ref):
             try:
@@ -166,7 +167,7 @@ class PartColumns:
         return None
 
     def _decode(self, ref: BlockRef, raw: bytes) -> tuple[Columns, bool]:
-        """Return the columns of a block, and True if its undo record was used. Raises FormatError, LackingError."""
+        """Return the columns of a block, and True if its undo record was used. Raises FormatError or LackingError."""
         place, first = self._source.find_undo(ref), None
         tried: list[UndoPlace] = []
         while place is not None:
@@ -200,7 +201,7 @@ class LackingError(Exception):
 
 
 def _read_at(place: Place) -> bytes:
-    """Return the bytes at a place. Raises OSError; SourceError if the file has become shorter."""
+    """Return the bytes at a place. Raises SourceError if the file has become shorter, and OSError."""
     raw = read_at(place.descriptor, place.offset, place.size, place.key)
     if len(raw) != place.size:
         raise SourceError("the file changed while it was being read")

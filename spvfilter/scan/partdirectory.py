@@ -1,7 +1,7 @@
 """A directory of parts: its lock, its manifest, and the files of its parts, which are found by key.
 
-The key of a file says everything that its contents depend on. A run asks for the files that its result needs, and scans
-the missing ones. Files that no run needs any longer are removed.
+The key of a file covers everything that its contents depend on. A run asks for the files that its result needs, and
+scans the missing ones. Files that are no longer needed are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PartDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Return a context manager that locks the directory, and makes it if it does not exist.
+        """Return a context manager that locks the directory, and creates it if it does not exist.
 
         Raises DirectoryInUseError if another scan or export uses the directory.
         """
@@ -86,7 +86,7 @@ class PartDirectory:
         return self.path / _PARTS / name
 
     def finished(self) -> list[Path]:
-        """Return the paths of the part files of the last finished run, in chain order; empty if no run has finished.
+        """Return the paths of the part files of the last finished run, if any, in chain order.
 
         Raises OSError if the manifest cannot be read, and SourceError if it is damaged.
         """

@@ -15,7 +15,7 @@ A file appears under its name only when it is complete, and its digest reveals l
 | at the end: 1 | "E" |
 | 4 | size of the summary, u32 |
 | size | summary, JSON |
-| 32 | SHA-256 of all bytes before |
+| 32 | SHA-256 of all preceding bytes |
 | 8 | "SPVPART" and "." |
 
 The same part scanned twice gives the same bytes.
@@ -44,7 +44,7 @@ _U32 = struct.Struct("<I")
 _UNKNOWN = -1  # Stored instead of an unknown height.
 _TAIL = HASH_SIZE + len(_END)  # Bytes after the summary.
 
-# Bytes of the packed hits of one block. An input has at least 41 bytes, and its hit has the script that it spends.
+# Bytes of the packed hits of one block. An input takes at least 41 bytes, and its hit contains the spent script.
 _MAX_HITS = MAX_BLOCK_SIZE // 41 * (101 + MAX_SCRIPT_SIZE)
 
 _MAX_SUMMARY = 1 << 28  # Bytes of a summary (our choice).
@@ -66,7 +66,7 @@ class BlockHits(NamedTuple):
 
     @property
     def hash_hex(self) -> str:
-        """The field `hash` in hex, as block explorers show it."""
+        """The `hash` field in hex, as block explorers show it."""
         return hash_to_hex(self.hash)
 
 
@@ -153,7 +153,7 @@ def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: Par
 class PartFile:
     """The complete file of a part.
 
-    Raises OSError; SourceError if the start or the end of the file shows that the file is not complete.
+    Raises SourceError if the start or the end of the file shows that it is not complete, and OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -173,7 +173,7 @@ class PartFile:
         self.key: bytes = head[len(_MAGIC) :]
         """Hash of the part, the watch list and the scan's options, as the file gives it, 32 bytes."""
         self.digest: bytes = tail[:HASH_SIZE]
-        """SHA-256 of all bytes before the digest, as the file gives it, 32 bytes."""
+        """SHA-256 of all bytes that precede the digest, as the file gives it, 32 bytes."""
 
     def _damaged(self) -> SourceError:
         return SourceError(f"{self.path}: damaged, or not the file of a part: delete it and scan again")
@@ -181,7 +181,7 @@ class PartFile:
     def blocks(self) -> Iterator[BlockHits]:
         """Yield the blocks that have hits, in order.
 
-        Raises OSError; SourceError for a damaged file, at the latest at its end.
+        Raises SourceError if the file is damaged, at the latest at its end, and OSError.
         """
         for found in self._read():
             if isinstance(found, BlockHits):
@@ -245,7 +245,7 @@ class PartFile:
 
 
 def key_of(path: Path) -> bytes | None:
-    """Return the key of a part's file; None if the file is missing or not complete. Raises OSError."""
+    """Return the key of a part's file, or None if the file is missing or not complete. Raises OSError."""
     try:
         return PartFile(path).key
     except (FileNotFoundError, SourceError):

@@ -1,14 +1,14 @@
-"""The blocks of finished parts as files: later plans know the blocks whose files a node has pruned.
+"""Row files: the blocks of each finished part, so that later plans still know blocks that a node has pruned.
 
-The file next to a part's file has the same name, and the suffix `.rows`:
+A row file is stored next to the part's file, under the same name with the suffix `.rows`:
 
 | bytes | field |
 |---|---|
 | 8 | `spvrows1` |
 | 4 | number of blocks, u32 little endian |
 | 73 for each | the row of a block, as scan.rows describes it |
-| 32 for each | hash of the block before, wire order: for each row without the flag FOLLOWS |
-| 32 | SHA-256 of all bytes before |
+| 32 for each | hash of the previous block, wire order: for each row without the FOLLOWS flag |
+| 32 | SHA-256 of all preceding bytes |
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class PartRows:
     rows: bytes
     """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes]
-    """Hash of a block's previous block, by row number, if the row before is not that previous block."""
+    """Hash of a block's previous block, by row number, if the previous row is not that block."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Yield each row, the hash of its block, and the hash of the block before that block."""
+        """Yield each row, the hash of its block, and the hash of that block's parent."""
         before = b""
         for number in range(len(self)):
             raw = self.rows[number * ROW_SIZE : (number + 1) * ROW_SIZE]
@@ -63,7 +63,7 @@ def write_rows(path: Path, rows: bytes, previous: dict[int, bytes]) -> None:
 
 
 def read_rows(path: Path, name: str) -> PartRows:
-    """Return the rows of a part. Raises OSError; SourceError for a damaged file."""
+    """Return the rows of a part. Raises SourceError if the file is damaged, and OSError."""
     raw = path.read_bytes()
     if len(raw) < _LEAST or not raw.startswith(_MAGIC) or sha256(raw[:-HASH_SIZE]).digest() != raw[-HASH_SIZE:]:
         raise SourceError(f"{path}: damaged, or not the blocks of a part: scan into another directory")
@@ -79,7 +79,7 @@ def read_rows(path: Path, name: str) -> PartRows:
 
 
 def _starts(rows: bytes) -> Iterator[int]:
-    """Yield the numbers of the rows whose previous block is not in the row before."""
+    """Yield the numbers of the rows whose previous block is not in the previous row."""
     return (number for number in range(len(rows) // ROW_SIZE) if not rows[(number + 1) * ROW_SIZE - 1] & FOLLOWS)
 
 
@@ -96,7 +96,7 @@ class EarlierRun:
 
     @classmethod
     def of(cls, directory: Path, inputs: dict[str, str]) -> EarlierRun | None:
-        """Return the last finished run in a directory; None if there is none with these inputs.
+        """Return the last finished run in a directory, or None if there is none with these inputs.
 
         A damaged manifest counts as none here: the run that uses the directory names it. Raises OSError.
         """
@@ -110,7 +110,7 @@ class EarlierRun:
         return cls(directory / "parts", lasts, manifest.finished)
 
     def parts(self) -> Iterator[PartRows]:
-        """Yield the blocks of each part whose file of rows exists. Raises OSError, SourceError."""
+        """Yield the blocks of each part whose file of rows exists. Raises OSError or SourceError."""
         for name in self.names:
             path = (self.directory / name).with_suffix(SUFFIX)
             if path.exists():
@@ -118,9 +118,9 @@ class EarlierRun:
 
 
 def lost_block(block: bytes) -> SourceError:
-    """Return the error for a block of an earlier run that is in no file now."""
+    """Return the error for a block of an earlier run that is no longer in any file."""
     return SourceError(
-        f"block {hash_to_hex(block)} was scanned before, but no file contains it now: its rows would be lost. Restore"
-        " the files, or scan the remaining ones into another directory. If a node has pruned them, all blocks of the"
-        " earlier run that are gone must lie below the lowest block in the files"
+        f"block {hash_to_hex(block)} was scanned before, but no file contains it any more, so its rows would be lost."
+        " Restore the files, or scan the remaining ones into another directory. (Blocks that a node has pruned may be"
+        " missing, but only below the lowest block that is left.)"
     )

@@ -47,7 +47,7 @@ class PartsReport:
     candidates: int = 0
     """Number of transactions that were searched for silent payments, which have eligible inputs and a taproot output.
 
-    It is 0 if the watch list has no descriptor sp()."""
+    It is 0 if the watch list contains no sp() descriptor."""
     unjudged: int = 0
     """Number of candidates in which a payment may be missed, because the outputs that they spend are not known."""
     not_searched: tuple[Heights, ...] = ()
@@ -83,12 +83,13 @@ class PartRun:
     async def opened(
         self, engine: Engine | None, *, is_continued: bool = False
     ) -> AsyncIterator[tuple[Engine, Manifest]]:
-        """Return a context manager that locks the directory. Its value is the engine, and the directory's manifest.
+        """Return a context manager that locks the directory. Its value is the engine and the directory's manifest.
 
-        With `is_continued`, the plan is known to have the blocks of the last run, which are then not compared.
+        With `is_continued`, the plan is known to contain the blocks of the last run, so they are not compared.
 
         Raises ParameterError if the directory holds another scan or export or other files, or if its parts were
-        removed. Raises DirectoryInUseError, SourceError if a block of the last run is in no file now, and OSError.
+        removed. Raises DirectoryInUseError, SourceError if a block of the last run is no longer in any file, and
+        OSError.
         """
         with self.parts.locked():
             chosen = engine or Threads()
@@ -114,8 +115,8 @@ class PartRun:
     async def summaries(self, engine: Engine, tasks: Sequence[PartTask], table: WatchTable) -> list[PartSummary]:
         """Return the summaries of the tasks' files, and run the tasks whose files are missing.
 
-        One task more runs at once than the engine's width. Raises OSError; SourceError if a
-        part cannot be scanned, or if another machine wrote files that are not visible here.
+        One more task runs at a time than the engine's width. Raises SourceError if a part cannot be scanned, or if
+        another machine wrote files that are not visible here, and OSError.
         """
         kept = await to_its_end(lambda: list(map(_kept, tasks)))
         missing = [number for number, summary in enumerate(kept) if summary is None]
@@ -192,9 +193,9 @@ def pruned_heights(part: Part) -> tuple[Heights, ...]:
 
 
 def _kept(task: PartTask) -> PartSummary | None:
-    """Return the summary of a task whose files are complete; None if it must run.
+    """Return the summary of a task whose files are complete, or None if it must run.
 
-    Raises OSError; SourceError if it cannot run, because its blocks are pruned.
+    Raises SourceError if it cannot run because its blocks are pruned, and OSError.
     """
     if task.part.kept:
         known = summary_of(task.path, task.key)

@@ -42,7 +42,7 @@ class PartTask:
     check: bool
     """True to verify proof of work, merkle root and witness commitment of each block."""
     coins: Path | None
-    """Path of a file of outpoints to watch besides the watch list; None in a first pass."""
+    """Path of a file of outpoints to watch in addition to the watch list; None in a first pass."""
 
     def with_part(self, part: Part) -> Self:
         """Return the same task for another machine's copy of the part. The key stays the same."""
@@ -60,7 +60,7 @@ class PartTask:
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:
-        """Yield the hits of the part's blocks, in their order, and fill in `summary`. Blocks without hits are left out.
+        """Yield the hits of the part's blocks, in order, and fill in `summary`. Blocks without hits are left out.
 
         An internal error ends the scan once `is_stopped` returns True. Raises SourceError if a required undo record
         cannot be used.
@@ -97,7 +97,7 @@ class PartBlocks(FileBlocks):
         return self._undo.get(ref.hash)
 
     def find_other_undo(self, ref: BlockRef, tried: Collection[UndoPlace]) -> UndoPlace | None:
-        """Another undo record for a block, after the records `tried` turned out to belong to other blocks.
+        """Return another undo record for a block, after the records `tried` turned out to belong to other blocks.
 
         Other blocks keep their records.
         """
@@ -115,7 +115,7 @@ class PartBlocks(FileBlocks):
 
 
 def vanished(where: str) -> VanishedFileError:
-    """Return the error for a file that is gone since the plan was made."""
+    """Return the error for a file that has disappeared since the plan was made."""
     return VanishedFileError(f"{where}: the file has disappeared since the blocks were listed: plan and run again")
 
 
@@ -137,10 +137,10 @@ class _Row:
 def scan_part(
     task: PartTask, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[BlockHits]:
-    """Yield the hits of a part's blocks, in their order, and fill in `summary`. Blocks without hits are left out.
+    """Yield the hits of a part's blocks, in order, and fill in `summary`. Blocks without hits are left out.
 
-    Raises WorkStoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used;
-    VanishedFileError if a file is gone since the plan was made.
+    Raises WorkStoppedError once `is_stopped` returns True, SourceError if a required undo record cannot be used, and
+    VanishedFileError if a file has disappeared since the plan was made.
     """
     return PartScanner(task, table, summary).run(is_stopped)
 
@@ -190,7 +190,7 @@ class PartScanner:
             yield batch
 
     def together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
-        """Scan a batch in one call of the kernel; None if a block fails.
+        """Scan a batch in one call of the kernel. Return None if a block fails.
 
         Returns:
             For each block, its packed hits, and True if its undo record was used.
@@ -208,7 +208,7 @@ class PartScanner:
         return [(hits, undo is not None and undo[number] is not None) for number, hits in enumerate(packed)]
 
     def _alone(self, row: _Row) -> tuple[bytes | None, bool]:
-        """Scan one block: the first valid copy of it. The packed hits are None if no copy is valid."""
+        """Scan one block, from its first valid copy. The packed hits are None if no copy is valid."""
         gone: BlockRef | None = None
         for ref in self._task.part.copies(row.number, row.block.ref):
             try:
@@ -249,7 +249,7 @@ class PartScanner:
         return self.scan_alone(raw, None), False
 
     def scan_alone(self, raw: bytes, undo: bytes | None) -> bytes:
-        """The packed hits of a block. Raises FormatError."""
+        """Return the packed hits of a block. Raises FormatError if it is malformed."""
         (outcome,) = self._table.scan_blocks([raw], None, False, [undo], packed=True)
         if isinstance(outcome, FormatError):
             raise outcome

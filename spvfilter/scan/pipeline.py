@@ -1,4 +1,4 @@
-"""A pipeline of batches: threads process several batches at once and merge them in order for the event loop."""
+"""A pipeline of batches: threads process several batches at a time and merge them in order for the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pipeline(Generic[B, R]):
     """Threads that take batches from a queue. One event loop creates, feeds and iterates the pipeline, once.
 
     - `work(batch, buffer)` is called for several batches at the same time.
-    - `merge(batch, buffer)` is called for one batch at a time, in their order. Its result is passed on unless it is
+    - `merge(batch, buffer)` is called for one batch at a time, in order. Its result is passed on unless it is
       None.
 
     The thread that completes the next batch in order merges it and the completed batches after it. No thread waits for

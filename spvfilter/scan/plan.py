@@ -60,7 +60,7 @@ class PlannedFile:
 @public
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run of blocks that is scanned at once. Any process or machine that sees the same files can scan it."""
+    """A run of blocks that is scanned as a whole. Any process or machine that sees the same files can scan it."""
 
     number: int
     """Number of the part in its plan, counted from 0."""
@@ -71,7 +71,7 @@ class Part:
     rows: bytes = field(repr=False)
     """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes] = field(repr=False)
-    """Hash of a block's previous block, by row number. It is left out if the row before is that previous block."""
+    """Hash of a block's previous block, by row number. It is left out if the previous row is that block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
     """Other copies of a block, by row number: (file, offset, size) of each copy."""
     size: int
@@ -130,7 +130,7 @@ class Part:
         return [own for _, own in last.values()]
 
     def heights(self) -> Iterator[int | None]:
-        """Yield the height of each block of the part in order; None for an unknown height."""
+        """Yield the height of each block of the part in order, or None for an unknown height."""
         for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):
             yield None if height == UNKNOWN else height
 
@@ -152,7 +152,7 @@ def _framed(*pieces: bytes) -> bytes:
 @public
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The blocks of a scan, cut into parts. To make a plan, only headers are read."""
+    """The blocks of a scan, cut into parts. Only headers are read to make a plan."""
 
     network: Network
     """The network of the blocks."""
@@ -190,8 +190,8 @@ class Plan:
 
         Raises:
             ParameterError: The part size is outside that range.
-            SourceError: Required undo records are missing, the span of `files` has no block, or a block of the last run
-                is gone although a lower block is in the files.
+            SourceError: Required undo records are missing, the span of `files` contains no blocks, or a block of the
+                last run is gone although a lower block is in the files.
             OSError: The directory cannot be read.
         """
         return planned(LocalFiles(files), network, part_size, directory)[0]
@@ -214,7 +214,7 @@ class Plan:
 
     @property
     def tip(self) -> bytes:
-        """Hash of the last block on the best branches, 32 bytes in wire order; empty if the plan has no block."""
+        """Hash of the last block on the best branches, 32 bytes in wire order; empty if the plan contains no blocks."""
         return self.parts[-1].hashes()[-1] if self.parts else b""
 
 

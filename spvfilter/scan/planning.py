@@ -38,7 +38,7 @@ class Cut(NamedTuple):
     rows: bytes
     """Rows of the part's blocks, 73 bytes each. The file numbers count the files of the part."""
     previous: dict[int, bytes]
-    """Hash of a block's previous block, by row number. It is left out if the row before is that previous block."""
+    """Hash of a block's previous block, by row number. It is left out if the previous row is that block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]]
     """Other copies of a block, by row number: (file, offset, size) of each copy."""
     files: list[int]
@@ -52,11 +52,11 @@ class Cut(NamedTuple):
 class Planning:
     """The blocks of files in chain order. It reads the headers, and is used once, by `cuts`.
 
-    If blocks of an earlier run are in no file now, all of them must lie below the lowest block in the files. Then a
-    node has pruned them, and they stay in the plan. Their parts stay as the earlier run cut them.
+    Blocks of an earlier run may be missing from the files only if all of them lie below the lowest block in the files.
+    A node has then pruned them, and they stay in the plan. Their parts stay as the earlier run cut them.
 
-    Raises SourceError if required undo records are missing, if the span of the files has no block, and if other blocks
-    of the earlier run are gone.
+    Raises SourceError if required undo records are missing, if the span of the files contains no blocks, or if other
+    blocks of the earlier run are gone.
     """
 
     def __init__(self, files: ListedFiles, network: Network, earlier: EarlierRun | None = None) -> None:
@@ -93,7 +93,7 @@ class Planning:
         self._arrange(runs, order.stale, links)
 
     def _heights(self, order: RowOrder, runs: list[RowRun], files: ListedFiles, *, begins_late: bool) -> ScannedHeights:
-        """Return the heights that some runs have and lack."""
+        """Return the heights that some runs cover and lack."""
         rows, ledger, reads_undo = self._rows, HeightLedger(), files.mode is UndoMode.AUTO
         for row in chain.from_iterable(run.rows for run in runs):
             has_undo = reads_undo and bool(rows.undo(row)[1])
@@ -132,7 +132,7 @@ class Planning:
         return linker.links, spares
 
     def _remember(self, linker: RowLinker, part: PartRows) -> None:
-        """Add the blocks of a part of the earlier run that are in no file now. Their file has a number of its own."""
+        """Add the blocks of an earlier part that are no longer in any file. Their file has a number of its own."""
         if all(linker.find(block) != NOWHERE for _, block, _ in part):
             return
         rows, number = linker.links.rows, FILE_NUMBER.pack(len(self._files) + len(self._kept))
@@ -146,7 +146,7 @@ class Planning:
         self._kept.append(part)
 
     def _is_gone(self, row: int) -> bool:
-        """Return True if the block is known from the earlier run, and in no file now."""
+        """Return True if the block is known from the earlier run, but no longer in any file."""
         return self._rows.place(row)[0] >= len(self._files)
 
     def _check_pruned(self, order: RowOrder) -> None:
@@ -241,7 +241,7 @@ class Planning:
     def _keep(self, part: PartRows, at: int, end: int, *, is_stale: bool) -> Cut:
         """Return a part of the earlier run as it was.
 
-        Raises SourceError if its blocks do not follow one another on the best branches any longer.
+        Raises SourceError if its blocks no longer follow one another on the best branches.
         """
         rows = self._rows.take(at, min(at + len(part), end))
         hashes = [bytes(rows[row + HASH_AT : row + UNDO_AT]) for row in range(0, len(rows), ROW_SIZE)]
@@ -323,7 +323,7 @@ class Planning:
 
 
 def _has_undo(raw: bytes) -> bool:
-    """Return True if the row has the place of an undo record."""
+    """Return True if the row contains the place of an undo record."""
     return raw[ROW_SIZE - 5 : ROW_SIZE - 1] != bytes(4)
 
 
@@ -342,7 +342,8 @@ def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
 def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
     """The blocks of a range.
 
-    Raises SourceError if the range has no block, or if it is a range of heights and the height of a block is unknown.
+    Raises SourceError if the range contains no blocks, or if it is a range of heights and the height of a block is
+    unknown.
     """
     placed = sum(len(run.rows) for run in runs)
     if span.from_height is not None or span.to_height is not None:
@@ -365,5 +366,5 @@ def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
         if left:
             kept.append(RowRun(left, run.height, run.is_rooted))
     if not kept:
-        raise SourceError(f"none of the {placed:,} blocks is in the range {span}")
+        raise SourceError(f"the range {span} contains none of the {placed:,} blocks")
     return kept

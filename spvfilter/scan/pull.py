@@ -95,7 +95,7 @@ class _Buffer(Generic[T]):
             self._tell()
 
     def _add(self, item: T, size: int) -> bool:
-        """Add an item, then wait while the buffer has `most` bytes or more. Return False if the buffer is closed."""
+        """Add an item, then wait while the buffer holds `most` bytes or more. Return False if the buffer is closed."""
         with self._changed:
             self._items.append(item)
             self._bytes += size
@@ -132,7 +132,7 @@ class _Buffer(Generic[T]):
 
 
 def _next(iterator: object) -> tuple[object, BaseException | None]:
-    """Return the next item of an iterator, or _END; and the error if `next` raised an error."""
+    """Return the next item of an iterator or _END, and the error if `next` raised one."""
     try:
         return next(iterator, _END), None  # type: ignore[call-overload]  # the iterator has items of any type
     except BaseException as error:

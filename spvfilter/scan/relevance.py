@@ -29,12 +29,12 @@ class RelevantTx(NamedTuple):
 
     @property
     def txid(self) -> bytes:
-        """The txid of the transaction, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction, 32 bytes in wire order. Raises FormatError if the transaction is malformed."""
         return Transaction.parse(self.raw).txid
 
     @property
     def txid_hex(self) -> str:
-        """The txid of the transaction in display order, as hex. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction in display order, as hex. Raises FormatError if the transaction is malformed."""
         return hash_to_hex(self.txid)
 
 

@@ -19,13 +19,13 @@ from spvfilter.kernel import read_at
 from spvfilter.kernel.pure.files import xored
 
 _HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
-_WINDOW = 1 << 16  # bytes that are read at least (our choice): the request itself costs more
+_WINDOW = 1 << 16  # smallest number of bytes to read (our choice): the request itself costs more
 _GAP = 1 << 16  # bytes between two ranges that are still read as one range (our choice)
 
 
 @public
 class RemoteFile:
-    """A file or directory by its URL, with the methods of `pathlib.Path` that block files need (extra `remote`).
+    """A file or directory by its URL, with the methods of `pathlib.Path` that block files need (`remote` extra).
 
     The methods raise:
 
@@ -33,7 +33,7 @@ class RemoteFile:
     - RemoteFileError if the store itself fails or refuses;
     - ParameterError if fsspec is missing, or another package that it needs for this URL.
 
-    The constructor raises ParameterError for a URL with a password in it.
+    The constructor raises ParameterError if the URL contains a password.
     """
 
     def __init__(self, url: str) -> None:
@@ -163,7 +163,7 @@ def is_url(name: object) -> bool:
 
 
 def located(name: str | os.PathLike[str]) -> FilePath:
-    """Return the local path or the remote file that a name means. A file:// URL is a local path."""
+    """Return the local path or the remote file that a name stands for. A file:// URL is a local path."""
     if isinstance(name, str) and is_url(name):
         if not name.startswith("file://"):
             return RemoteFile(name)
@@ -228,7 +228,7 @@ class _Remote:
 
 
 def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
-    """Exactly these bytes.
+    """Return exactly these bytes.
 
     Raises RemoteFileError if the store gives only a part of the range, or the whole file instead.
     """
@@ -247,9 +247,9 @@ def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFile
 
 @contextmanager
 def opened(path: FilePath) -> Iterator[OpenFile]:
-    """A file that is open for reading.
+    """Open a file for reading, in a context manager.
 
-    Raises OSError and RemoteFileError if it cannot be opened; SourceError if it is not a regular file.
+    Raises OSError or RemoteFileError if it cannot be opened, and SourceError if it is not a regular file.
     """
     if isinstance(path, RemoteFile):
         yield _Remote(path)
@@ -262,9 +262,9 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
 
 
 def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
-    """A descriptor of a file in memory that contains some ranges (offset, size) of a remote file, at the same offsets.
+    """Return the descriptor of a file in memory with some ranges (offset, size) of a remote file, at the same offsets.
 
-    Bytes behind the end of the remote file are left out. Raises OSError, RemoteFileError.
+    Bytes past the end of the remote file are left out. Raises OSError or RemoteFileError.
     """
     descriptor = _nameless()
     try:
@@ -289,7 +289,7 @@ def _nameless() -> int:
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges as (first byte, last byte + 1). Ranges that are near each other become one."""
+    """Yield the ranges as (first byte, last byte + 1). Ranges that are close together become one."""
     begin = end = -1
     for offset, size in sorted(ranges):
         if end >= 0 and offset <= end + _GAP:

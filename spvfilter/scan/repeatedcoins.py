@@ -1,4 +1,4 @@
-"""The coins of mainnet that two blocks created: sums count each of them once."""
+"""The coins of mainnet that two blocks created, so that sums count each of them once."""
 
 from __future__ import annotations
 

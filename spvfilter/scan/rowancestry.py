@@ -18,7 +18,7 @@ _WORST = b"\xff" * HASH_SIZE  # the largest hash: it meets only trivial targets
 
 @dataclass(slots=True)
 class RowLinks:
-    """The rows of a plan, with the parent of each row: the row of the block before its block."""
+    """The rows of a plan, with the parent of each row: the row of the previous block."""
 
     rows: Rows
     """The rows that are linked."""
@@ -36,7 +36,7 @@ class RowLinker:
         self._by_hash = RowsByHash(self.links.rows)
 
     def find(self, block: bytes) -> int:
-        """Return the row number of a block; NOWHERE if no row has this hash."""
+        """Return the row number of a block, or NOWHERE if no row has this hash."""
         return self._by_hash.find(block)
 
     def add(self, raw: bytes, block: bytes, previous: bytes) -> None:
@@ -125,7 +125,7 @@ class _Header(NamedTuple):
 
 
 def roots_of(links: RowLinks) -> dict[int, bytes]:
-    """The rows without a parent, each with the hash of the block before it."""
+    """Return the rows without a parent, each with the hash of the previous block."""
     return {row: previous for previous, rows in links.awaited.items() for row in rows}
 
 

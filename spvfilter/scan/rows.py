@@ -15,7 +15,7 @@
 
 The flags are:
 
-- FOLLOWS (1): the block before it is in the row before.
+- FOLLOWS (1): the previous block is in the previous row.
 - LONE (2): its coinbase is its only transaction.
 - ROOTED (4): its run of blocks begins with the genesis block or the block after it.
 """
@@ -41,7 +41,7 @@ FLAGS_AT = 72  # Offset of the flags in a row.
 _PLACE = struct.Struct("<IQI")
 _U32 = struct.Struct("<I")
 _BITS = 12
-_CHUNK = 1 << _BITS  # Rows that are allocated and released at once (our choice).
+_CHUNK = 1 << _BITS  # Rows that are allocated and released together (our choice).
 _LEAST_SLOTS = 1 << 10  # Slots of an empty index (our choice).
 
 
@@ -87,7 +87,7 @@ class Rows:
         return file, offset, size
 
     def undo(self, row: int) -> tuple[int, int]:
-        """Return the offset and size of the undo record in a row; zeros if the block has no undo record."""
+        """Return the offset and size of the undo record in a row, or zeros if the block has no undo record."""
         chunk, at = self._at(row)
         offset, size = UNDO_SIZES.unpack_from(chunk, at + UNDO_AT)
         return offset, size
@@ -98,7 +98,7 @@ class Rows:
         return _U32.unpack_from(chunk, at + 16)[0], _U32.unpack_from(chunk, at + 20)[0]
 
     def height(self, row: int) -> int | None:
-        """Return the height of the block in a row; None if it is unknown."""
+        """Return the height of the block in a row, or None if it is unknown."""
         chunk, at = self._at(row)
         height: int = HEIGHT.unpack_from(chunk, at + HEIGHT_AT)[0]
         return None if height == UNKNOWN else height
@@ -119,7 +119,7 @@ class Rows:
         chunk[at + FLAGS_AT] |= flags
 
     def permute(self, order: array[int]) -> None:
-        """Reorder the rows. `order` has each row number once, in the new order; it is overwritten."""
+        """Reorder the rows. `order` contains each row number once, in the new order; it is overwritten."""
         for start in range(len(order)):
             if order[start] == start:
                 continue
@@ -161,7 +161,7 @@ class RowsByHash:
         self._factor = secrets.randbits(64) | 1
 
     def find(self, block: bytes) -> int:
-        """Return the row of a block; NOWHERE if no row has this hash."""
+        """Return the row of a block, or NOWHERE if no row has this hash."""
         slots, mask = self._slots, len(self._slots) - 1
         at = self._start(block) & mask
         while held := slots[at]:

@@ -58,14 +58,14 @@ class _Result:
     undo_errors: list[Problem] = field(default_factory=list)
     """Problems of undo records that could not be used."""
     judged: Judged | None = None
-    """The silent payments that the block has; None if the block was not searched for them."""
+    """The silent payments in the block; None if the block was not searched for them."""
     record: bytes | None = None
     """Undo record with which the block was searched for silent payments; None if there was none."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Blocks that one thread scans at once, with their results."""
+    """Blocks that one thread scans together, with their results."""
 
     results: list[_Result]
     """The results of the batch's blocks."""
@@ -105,7 +105,7 @@ class Scan(Generic[T]):
         self._taught = Taught()
         self._image = watch.table.image() if image is None else image
         self._scanned: list[PendingBlock] = []
-        self._gone: list[tuple[Problem, PendingBlock]] = []  # blocks whose files are gone since they were listed
+        self._gone: list[tuple[Problem, PendingBlock]] = []  # blocks whose files have disappeared
         self._growth = growth
         self._silent = silent
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
@@ -195,7 +195,7 @@ class Scan(Generic[T]):
             return False
         refs = [result.block.ref for result in batch.results]
         with self._feed.source.opened_undo(refs) as undo:
-            # undo records have all spends, so that outputs of this batch are not looked up
+            # undo records contain all spent outputs, so the outputs of this batch are not looked up
             found = None if undo is not None and all(undo) else WatchTable()
             together = self._hits(batch.results, self._watch.table, buffer, found, self._check, undo)
         if together is None:
@@ -243,7 +243,7 @@ class Scan(Generic[T]):
         return True
 
     def _scan(self, result: _Result, found: WatchTable, silent: SilentSearch | None = None) -> None:
-        """Scan one block: the first copy of it that is valid. With `silent`, search it for silent payments."""
+        """Scan one block, from its first valid copy. With `silent`, search it for silent payments."""
         raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
@@ -263,7 +263,7 @@ class Scan(Generic[T]):
     def _hits_of(self, result: _Result, raw: bytes, found: WatchTable, silent: SilentSearch | None = None) -> bytes:
         """The packed hits of a block, found with its undo record if a usable record exists.
 
-        Raises FormatError for a malformed block; SourceError if a required undo record cannot be used.
+        Raises FormatError if the block is malformed, and SourceError if a required undo record cannot be used.
         """
         block, source = result.block, self._feed.source
         while (place := source.find_undo(block.ref)) is not None:
@@ -348,7 +348,7 @@ class Scan(Generic[T]):
                 result.hits = _scanned(self._watch.table, result.raw, found, result.record)
 
     def _judge_gone(self) -> None:
-        """Report blocks whose files are gone since they were listed: as pruned if they lie below all others."""
+        """Report blocks whose files have disappeared since they were listed: as pruned if they lie below all others."""
         files = {block.ref.file for _, block in self._gone}
         left = [block.height for block in self._scanned if block.ref.file not in files and block.height is not None]
         heights = [block.height for _, block in self._gone if block.height is not None]
@@ -482,7 +482,7 @@ class Scan(Generic[T]):
 
 
 def _scanned(table: WatchTable, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> bytes:
-    """Return the packed hits of one block. Raises FormatError for a malformed block."""
+    """Return the packed hits of one block. Raises FormatError if it is malformed."""
     (outcome,) = table.scan_blocks([raw], found, False, [undo], packed=True)
     if isinstance(outcome, FormatError):
         raise outcome

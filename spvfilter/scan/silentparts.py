@@ -25,7 +25,7 @@ _NOTHING = b""  # the file of a part has no tweaks: the directory of a scan may 
 
 
 class ScanKey(NamedTuple):
-    """The keys of a descriptor sp(), as a worker needs them."""
+    """The keys of an sp() descriptor, as a worker needs them."""
 
     private: bytes
     """Private scan key, 32 bytes."""
@@ -42,7 +42,7 @@ class ScanKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SilentTask(PartTask):
-    """A task that searches a part for silent payments. Its file has a hit for each output that pays an address.
+    """A task that searches a part for silent payments. Its file contains a hit for each output that pays an address.
 
     The `entry` of such a hit is the index of the scan key, and its `fee` is the number of the label. In the summary,
     `matches` is the number of candidates, and `unseen` is the number of candidates that may hide a payment.
@@ -58,7 +58,7 @@ class SilentTask(PartTask):
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:
-        """Yield the blocks that have silent payments, and fill in `summary`.
+        """Yield the blocks that contain silent payments, and fill in `summary`.
 
         Raises the errors of `PartTask.scan`.
         """
@@ -141,7 +141,7 @@ def silent_key(part: Part, keys: bytes, undo: str, check: bool) -> bytes:
 def payments_in(file: PartFile, names: Sequence[str]) -> Iterator[Payment]:
     """Yield the payments in the file of a part, whose tweaks are not known. `names` are those of the keychains.
 
-    Raises OSError, and SourceError for a damaged file.
+    Raises SourceError if the file is damaged, and OSError.
     """
     for block in file.blocks():
         for hit in unpack_hits(block.packed):

@@ -12,7 +12,7 @@ from spvfilter.watch.silentsearch import scripts_of_tx
 from spvfilter.watch.watchlist import WatchList
 
 SpentBy = Callable[[bytes], Awaitable[Sequence[TxOut] | None]]
-"""An asynchronous function that returns the outputs that a transaction spends; None if they are not known."""
+"""An asynchronous function that returns the outputs that a transaction spends, or None if they are not known."""
 
 
 class SilentStream:
@@ -32,7 +32,7 @@ class SilentStream:
     async def look_at(self, raw: bytes) -> None:
         """Watch the scripts of a transaction's silent payments. A thread does the arithmetic, which may take seconds.
 
-        Raises FormatError for a malformed transaction, or if `spent` returns a different number of outputs.
+        Raises FormatError if the transaction is malformed, or if `spent` returns a different number of outputs.
         """
         if silent_candidate(raw, 0, None)[1] is None:  # most transactions: no taproot output, or no eligible input
             return

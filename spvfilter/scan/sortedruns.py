@@ -1,6 +1,6 @@
 """Sorted runs on disk: files in Arrow's IPC format whose rows are sorted by a key that occurs once. Runs are merged.
 
-A form says what the rows are, and how rows with the same key become one row. The memory of a merge depends neither on
+A form describes the rows, and how rows with the same key become one row. The memory of a merge depends neither on
 the sizes of the runs nor on their number.
 """
 
@@ -16,8 +16,8 @@ from typing import Any  # pyarrow has no types
 from spvfilter.files import SHARED, replacing
 from spvfilter.scan.exporttables import pyarrow
 
-WAITING_BYTES = 1 << 25  # Bytes of rows that are sorted at once (our choice).
-_FAN = 32  # Runs that are merged at once (our choice).
+WAITING_BYTES = 1 << 25  # Bytes of rows that are sorted together (our choice).
+_FAN = 32  # Runs that are merged together (our choice).
 _BATCH_ROWS, _BATCH_BYTES = 16_384, 1 << 21  # Largest batch in a run, except for one long row (our choice).
 _MAGIC = b"ARROW1"  # The first and the last bytes of a run.
 
@@ -102,7 +102,7 @@ def _cut(batch: Any) -> Iterator[Any]:
 
 
 def is_whole_run(path: Path) -> bool:
-    """Return True if a run exists and was not cut. Raises OSError."""
+    """Return True if a run exists and is not truncated. Raises OSError."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)
@@ -175,7 +175,7 @@ def merge_runs(paths: Sequence[Path], into: Path, form: RunForm) -> None:
 def merged(paths: Sequence[Path], temporary: Callable[[], Path], form: RunForm) -> Iterator[Any]:
     """Yield the rows of any number of runs as Arrow tables, in order.
 
-    At most 32 runs are read at once, so that the memory does not depend on their number.
+    At most 32 runs are read at a time, so that the memory does not depend on their number.
 
     Args:
         paths: The runs.

@@ -37,7 +37,7 @@ _SPOOL_IN_MEMORY = 4 << 20  # Bytes that a spool keeps in memory before it uses 
 @public
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A serialized block, and its height if the height is known. Raises ParameterError for a negative height."""
+    """A serialized block, and its height if the height is known. Raises ParameterError if the height is negative."""
 
     raw: bytes = field(repr=False)
     """Bytes of the serialized block."""
@@ -88,24 +88,24 @@ class BlockRef:
     hash: bytes
     """Hash of the block, 32 bytes in wire order."""
     previous: bytes
-    """Hash of the block before it, 32 bytes in wire order."""
+    """Hash of the previous block, 32 bytes in wire order."""
     bits: int
     """Compact bits of the header."""
     time: int
     """Time of the block's header (Unix time)."""
     height: int | None
-    """Height of the block, given or stated by the block itself (BIP-34); None if it is unknown."""
+    """Height of the block, given or read from the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
     """Number of transactions in the block, as the block gives it; None if the number is malformed."""
 
     @property
     def hash_hex(self) -> str:
-        """The field `hash` in hex, as block explorers show it."""
+        """The `hash` field in hex, as block explorers show it."""
         return hash_to_hex(self.hash)
 
     @property
     def previous_hex(self) -> str:
-        """The field `previous` in hex, as block explorers show it."""
+        """The `previous` field in hex, as block explorers show it."""
         return hash_to_hex(self.previous)
 
 
@@ -114,7 +114,7 @@ def block_ref(
 ) -> BlockRef:
     """Return the reference of a block whose first PREFIX_SIZE bytes are `prefix`.
 
-    Raises FormatError for a short header.
+    Raises FormatError if the header is truncated.
     """
     if len(prefix) < HEADER_SIZE:
         raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, {len(prefix)} left", offset=0, field="header")
@@ -135,8 +135,8 @@ class BlockSpan:
     The range begins at the first block that has a height of at least `from_height` and a time of at least `from_time`.
 
     It ends before the first block, from `from_height` on, that has a time above `to_time`, so that the range from
-    `to_time` + 1 on has the next block. Raises ParameterError for a negative height or time, and for a range that ends
-    before it begins.
+    `to_time` + 1 on begins with the next block. Raises ParameterError if a height or time is negative, or if the range
+    ends before it begins.
     """
 
     from_height: int | None = None
@@ -181,7 +181,7 @@ class BlockSpan:
         return self.from_time is None or time >= self.from_time
 
     def has_begun(self, time: int) -> bool:
-        """Return True if a limit of time begins the range, and a block of this time (Unix time) is in it."""
+        """Return True if the range begins at a time, and a block of this time (Unix time) is in it."""
         return self.from_time is not None and time >= self.from_time
 
     def is_past(self, time: int) -> bool:
@@ -224,7 +224,7 @@ class Readable(ABC):
         """Return the place of a block, in words for the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """Return a context manager that opens the block files; its value is the places of the blocks in them.
+        """Return a context manager that opens the block files, and whose value is the places of the blocks in them.
 
         The value is None if the blocks must be read with `read`. If a block cannot be read at its place, call `read`,
         which raises the error.
@@ -232,7 +232,7 @@ class Readable(ABC):
         return nullcontext()
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """Return a context manager that opens files of undo records; its value is the places of the blocks' records.
+        """Return a context manager that opens undo files, and whose value is the places of the blocks' records.
 
         The value is None if no block has an undo record.
         """
@@ -242,11 +242,11 @@ class Readable(ABC):
     """The mode that says whether undo records are used: an UndoMode."""
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
-        """Return the place of the undo record of a block; None if the block has no undo record."""
+        """Return the place of a block's undo record, or None if the block has none."""
         return None
 
     def undo_size(self, ref: BlockRef) -> int:
-        """Return the size of a block's undo record in bytes; 0 if the block has no undo record."""
+        """Return the size of a block's undo record in bytes, or 0 if the block has none."""
         place = self.find_undo(ref)
         return 0 if place is None else place.size
 
@@ -274,12 +274,12 @@ class BlockSource(Readable):
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
         """Yield every block and every unreadable part, in the order of the source.
 
-        A source without problems raises FormatError for a malformed block instead.
+        A source that yields no problems raises FormatError if a block is malformed.
         """
 
 
 def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
-    """Return the bytes of a block, and its height; None for a height that is not given."""
+    """Return the bytes of a block, and its height, which is None if it is not given."""
     block = RawBlock.of(item)
     return block.raw, block.height
 
@@ -309,7 +309,7 @@ class BlockList(BlockSource):
 
 
 def _data_folder(path: FilePath) -> str | None:
-    """Return the folder of blocks in a data folder of Bitcoin Core, by its name there. None if there is none."""
+    """Return the name of the folder of blocks in a data folder of Bitcoin Core, or None if there is none."""
     names = ("blocks", *(f"{name}/blocks" for name in ("regtest", "signet", "testnet4", "testnet3")))
     return None if isinstance(path, RemoteFile) else next((name for name in names if (path / name).is_dir()), None)
 
@@ -390,7 +390,7 @@ class BlockFiles(FileBlocks, BlockSource):
     """A source with blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of such files.
 
     - A path may be a URL that fsspec knows, such as s3://bucket/blocks (extra `remote`).
-    - A directory means its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
+    - A directory stands for its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
     - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat next to them. Reading reverses the XOR.
     - A file that is named twice is read once.
 
@@ -400,7 +400,7 @@ class BlockFiles(FileBlocks, BlockSource):
 
     Args:
         paths: One path or several paths of files and directories.
-        undo: "auto" to use the rev*.dat of each blk*.dat, which has the coins that blocks spend; "require" to fail
+        undo: "auto" to use the rev*.dat of each blk*.dat, which contains the coins that blocks spend; "require" to fail
             if a needed undo record is missing; "off" to ignore these files.
         span: The range of blocks to scan; by default all.
 
@@ -429,7 +429,7 @@ class BlockFiles(FileBlocks, BlockSource):
         self._undo = UndoFiles()
 
     def _expand(self, path: FilePath) -> Sequence[FilePath]:
-        """Return the files that a path means."""
+        """Return the files that a path stands for."""
         try:
             if not path.is_dir():
                 return [path]
@@ -493,7 +493,7 @@ class BlockFiles(FileBlocks, BlockSource):
             yield Problem.of(str(file.path), error)
 
     def undo_beside(self, number: int) -> UndoFile | None:
-        """Return the undo file of a file; None if no undo file exists or undo files are not used."""
+        """Return the undo file of a file, or None if no undo file exists or undo files are not used."""
         return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:

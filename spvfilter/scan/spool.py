@@ -1,9 +1,9 @@
 """Blocks of a node in files, as Bitcoin Core writes them, for as long as an export needs them.
 
-A pair of files has the blocks of successive heights, and is never changed:
+A pair of files contains the blocks of successive heights, and is never changed:
 
-- `blkHEIGHT.dat` has the blocks. HEIGHT is that of the first one, in nine digits.
-- `revHEIGHT.dat` has the undo records of the blocks that have one. It is written first, so that it is complete.
+- `blkHEIGHT.dat` contains the blocks. HEIGHT is that of the first one, in nine digits.
+- `revHEIGHT.dat` contains the undo records of the blocks that have one. It is written first, so that it is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SpooledFile(NamedTuple):
     hashes: bytes
     """Hashes of the blocks, 32 bytes each in wire order."""
     previous: bytes
-    """Hash of the block before the first one, 32 bytes in wire order."""
+    """Hash of the parent of the first block, 32 bytes in wire order."""
 
     @property
     def last(self) -> int:
@@ -104,12 +104,12 @@ class BlockSpool:
         self.files.append(SpooledFile(first, hashes, blocks[0].ref.previous))
 
     def keep_up_to(self, height: int) -> None:
-        """Remove the files that have a block above a height. Raises OSError."""
+        """Remove the files that contain a block above a height. Raises OSError."""
         while self.files and self.last > height:
             self._remove(self.files.pop())
 
     def keep_from(self, height: int) -> None:
-        """Remove the files that have no block from a height on. Raises OSError."""
+        """Remove the files that contain no block at or above a height. Raises OSError."""
         while self.files and self.files[0].last < height:
             self._remove(self.files.pop(0))
 
@@ -126,7 +126,7 @@ class BlockSpool:
         return self.folder / f"blk{first:09}.dat", self.folder / f"rev{first:09}.dat"
 
     def _read(self, path: Path) -> SpooledFile | None:
-        """Return what a file has; None if it is damaged."""
+        """Return what a file contains, or None if it is damaged."""
         hashes, previous = bytearray(), b""
         for found in BlockFiles(path, undo=UndoMode.OFF).index_file(0, self._network):
             if not isinstance(found, BlockRef) or (hashes and found.previous != hashes[-HASH_SIZE:]):
@@ -142,11 +142,11 @@ def height_of(path: Path) -> int:
 
 
 class SpooledFiles(LocalFiles):
-    """The files of a spool for a plan. The names of the files say all heights, even if the blocks do not state them.
+    """The files of a spool for a plan. The names of the files give all heights, even if the blocks do not.
 
     Args:
         files: The files.
-        start: Height of the first block that the plan needs. Files may have blocks below it.
+        start: Height of the first block that the plan needs. Files may contain blocks below it.
     """
 
     def __init__(self, files: BlockFiles, start: int) -> None:

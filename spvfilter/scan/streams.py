@@ -21,7 +21,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF \t")
 def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
     """Yield the raw blocks on a stream of hex lines or of a blk*.dat, which may be compressed by gzip or zstd.
 
-    Before Python 3.14, a stream of zstd needs the package zstandard (extra `zstd`).
+    Before Python 3.14, a zstd stream needs the zstandard package (`zstd` extra).
 
     Args:
         stream: The stream, open for reading bytes.
@@ -69,7 +69,7 @@ def hex_blocks(
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
         if len(line) > limit:
-            raise FormatError(f"a line of more than {limit} digits", offset=number, field="hex line")
+            raise FormatError(f"the line is longer than {limit} digits", offset=number, field="hex line")
         text = line.strip()
         if not text:
             continue

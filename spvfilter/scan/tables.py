@@ -1,4 +1,4 @@
-"""The matches of a scan as tables: Parquet, Arrow and pandas. They need pyarrow (extra `parquet`)."""
+"""The matches of a scan as tables: Parquet, Arrow and pandas. They need pyarrow (`parquet` extra)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_PIECE = 1 << 23  # Bytes of CSV that are parsed at once, plus one line (our choice).
+_PIECE = 1 << 23  # Bytes of CSV that are parsed together, plus one line (our choice).
 _MOST = 1 << 26  # Bytes of packed hits of a row group, unless it has only one block (our choice).
 _LONGEST = 1 << 25  # Bytes of a line: no line is longer, even with a script of 4 MB in hex.
 OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")  # Names of files of matches, best format first.
@@ -69,7 +69,7 @@ def check_parquet() -> None:
 
 
 def missing_bloom_filters() -> str:
-    """Return why Parquet files get no Bloom filters, in words; empty if they get them.
+    """Return why Parquet files get no Bloom filters, in words, or an empty text if they do.
 
     Raises ParameterError if pyarrow is not installed.
     """
@@ -120,7 +120,7 @@ class RowGroup(NamedTuple):
     start: int
     """Number of hits of the first block that belong to earlier row groups."""
     rows: int
-    """Number of rows. Further hits of the last block belong to later row groups."""
+    """Number of rows. Other hits of the last block belong to later row groups."""
 
 
 def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
@@ -153,8 +153,8 @@ def write_parquet(
 ) -> EntryTotals:
     """Write matches as Parquet, and return the totals by entry. The number of rows sets the size of Bloom filters.
 
-    Some threads make the columns, and one thread writes them. Raises ParameterError without pyarrow, OSError if a file
-    cannot be read or written, and SourceError for a damaged part.
+    Some threads make the columns, and one thread writes them. Raises ParameterError if pyarrow is missing, OSError if a
+    file cannot be read or written, and SourceError if a part is damaged.
     """
     pa = _pyarrow()
     owners = Owners(watch)
@@ -229,7 +229,7 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
     | account | text; the column exists only if the watch list has accounts |
     | coinbase | True if the transaction is a coinbase |
 
-    Raises ParameterError if pyarrow is not installed, and SourceError if the directory has no finished scan.
+    Raises ParameterError if pyarrow is not installed, and SourceError if the directory contains no finished scan.
     """
     pa = _pyarrow()
     path = _output(directory)
@@ -248,7 +248,7 @@ def _read_csv(path: Path) -> Any:
         header = file.readline()
         has_accounts = header == csv_header(has_accounts=True)
         if not has_accounts and header != csv_header(has_accounts=False):
-            raise SourceError(f"{path}: not the matches of a scan by this version of spvfilter")
+            raise SourceError(f"{path}: these are not the matches of a scan by this version of spvfilter")
         pieces = iter(lambda: b"".join(file.readlines(_PIECE)), b"")
         empty = _schema(pa, has_accounts=has_accounts).empty_table()
         columns = columns_of(has_accounts=has_accounts)
@@ -256,7 +256,7 @@ def _read_csv(path: Path) -> Any:
 
 
 def table_of(blocks: list[BlockHits], watch: WatchList) -> Any:
-    """Return the matches of blocks as an Arrow table. Raises ParameterError without pyarrow."""
+    """Return the matches of blocks as an Arrow table. Raises ParameterError if pyarrow is missing."""
     pa, owners = _pyarrow(), Owners(watch)
     schema = _schema(pa, has_accounts=owners.accounts is not None)
     return _table(pa, RowGroup(blocks, 0, sys.maxsize), watch.network, owners, schema, is_binary=False)
@@ -280,7 +280,8 @@ def _read_lines(path: Path) -> Any:
 def to_pandas(directory: str | os.PathLike[str]) -> pd.DataFrame:
     """Return the matches that a scan wrote into a directory, as a pandas DataFrame with the columns of `to_arrow`.
 
-    Raises ParameterError if pyarrow or pandas is not installed, and SourceError if the directory has no finished scan.
+    Raises ParameterError if pyarrow or pandas is not installed, and SourceError if the directory contains no finished
+    scan.
     """
     table = to_arrow(directory)
     try:

@@ -35,7 +35,7 @@ async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwarg
 async def stoppable(
     call: Callable[Concatenate[Callable[[], bool], _P], _T], *args: _P.args, **options: _P.kwargs
 ) -> _T:
-    """Call a function in a thread as `to_its_end` does, for work that takes long.
+    """Call a function in a thread as `to_its_end` does, for work that takes a long time.
 
     Its first argument is a function that returns True once this task is cancelled.
     """

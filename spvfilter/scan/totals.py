@@ -22,7 +22,7 @@ from spvfilter.watch.watchlist import WatchList
 
 _NAMES, _SUMS = ("entry", "address", "label"), ("received", "spent", "unknown", "matches")  # columns
 _NUMBERS = 4  # Numbers kept for each entry.
-_ROWS = 1 << 12  # Entries that are rendered at once (our choice).
+_ROWS = 1 << 12  # Entries that are rendered together (our choice).
 
 
 class EntryTotal(NamedTuple):
@@ -62,7 +62,7 @@ class EntryTotals:
     def add(self, block: BlockHits) -> None:
         """Add the hits of a block. Coins of earlier blocks are left out (BIP-30).
 
-        Raises FormatError for malformed hits, and IndexError for hits of another list.
+        Raises FormatError if the hits are malformed, and IndexError if they belong to another list.
         """
         for at in add_hit_sums(self._coins.counted(block), self._sums):
             self._beyond[at] = self._beyond.get(at, 0) + 1
@@ -120,7 +120,7 @@ def read_totals(path: Path) -> Iterator[dict[str, str]]:
 
 
 def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
-    """Return an entry as a line of a watch list, and its address; "" if it has no address."""
+    """Return an entry as a line of a watch list, and its address, or "" if it has none."""
     kind, value = watch.table.entry(number)
     match kind:
         case EntryKind.SCRIPT:

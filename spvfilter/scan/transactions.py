@@ -24,17 +24,17 @@ RawTransactions = Iterable[bytes | Serializable] | AsyncIterable[bytes | Seriali
 REMEMBERED = 50_000_000
 """Bytes of memory for transactions that may spend an output which has not arrived yet (our choice)."""
 AT_ONCE = 64_000
-"""Bytes of transactions that the event loop's own thread scans at once (our choice: well below 1 ms)."""
+"""Bytes of transactions that the event loop's own thread scans at a time (our choice: well below 1 ms)."""
 EACH = 300
-"""Bytes of work that a transaction counts for besides its size."""
+"""Bytes of work that a transaction counts for in addition to its size."""
 _EACH_MATCH = 100
 """Bytes of work that a match counts for."""
 _OBJECTS = 150
-"""Bytes of memory that a remembered transaction takes besides its own (measured with CPython 3.11)."""
+"""Bytes of memory that a remembered transaction takes in addition to its own (measured with CPython 3.11)."""
 _PER_INPUT = 160
 """Bytes of memory for each outpoint of a remembered transaction, with its entry in the index (measured)."""
 _STEP = 1_000
-"""Outpoints that are indexed at once (our choice: about 0.3 ms)."""
+"""Outpoints that are indexed at a time (our choice: about 0.3 ms)."""
 
 
 @public
@@ -52,12 +52,12 @@ class TxMatches(NamedTuple):
 
     @property
     def txid(self) -> bytes:
-        """The txid of the transaction, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction, 32 bytes in wire order. Raises FormatError if the transaction is malformed."""
         return Transaction.parse(self.raw).txid
 
     @property
     def txid_hex(self) -> str:
-        """The txid of the transaction in display order, as hex. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction in display order, as hex. Raises FormatError if the transaction is malformed."""
         return hash_to_hex(self.txid)
 
 
@@ -288,7 +288,7 @@ class TxStream:
             await self._let_others_run()
 
     async def _count_work(self, work: int) -> None:
-        """Count work in bytes, and let other tasks run if there was enough of it."""
+        """Count work in bytes, and let other tasks run once there has been enough of it."""
         self._work += work
         if self._work > AT_ONCE:
             await self._let_others_run()

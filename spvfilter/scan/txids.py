@@ -67,8 +67,8 @@ async def find_txs(
         check: True to verify merkle root and witness commitment of each block.
 
     Raises:
-        ParameterError: The node is of another network.
-        SourceError: A node fails (NodeError), the range has no block, or the heights of its blocks are unknown.
+        ParameterError: The node is on another network.
+        SourceError: A node fails (NodeError), the range contains no blocks, or the heights of its blocks are unknown.
     """
     feed: Feed
     if isinstance(blocks, NodeBlocks):
@@ -106,7 +106,7 @@ def _taken(searched: _Searched, report: ScanReport) -> list[PlacedTx]:
 
 
 def _searched(feed: Feed, block: PendingBlock, wanted: frozenset[bytes], check: bool) -> _Searched:
-    """Search one block: the first copy of it that is valid."""
+    """Search one block, from its first valid copy."""
     problems: list[Problem] = []
     for ref in block.copies():
         try:

@@ -20,7 +20,7 @@ from spvfilter.scan.wrongnetwork import is_block
 MAX_TX_LINE = 2 * MAX_BLOCK_SIZE + 1_000_000
 """Largest size of a line in bytes: the hex of the largest transaction, and 1 MB for other fields (our choice)."""
 _FIELDS = ("hex", "rawtx", "result")
-"""Fields of a JSON object that may have the transaction: `hex` and `result` are those of Bitcoin Core's RPC."""
+"""Fields of a JSON object that may contain the transaction: `hex` and `result` are those of Bitcoin Core's RPC."""
 _BOM = b"\xef\xbb\xbf"
 """The mark with which some editors begin a text file."""
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
@@ -33,7 +33,7 @@ def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> It
     """Yield the raw transactions on a stream: one in each line, or the bytes of one transaction.
 
     A line is hex, perhaps after 0x or in quotes, or a JSON object with the hex in a field "hex", "rawtx" or "result",
-    or a list of them. It has at most 9 MB. The stream may also be one JSON value on several lines.
+    or a list of them. It takes at most 9 MB. The stream may also be one JSON value on several lines.
 
     Blank lines are skipped. The stream may be compressed by gzip or zstd. Reading may wait: with asyncio use
     `read_txs`.
@@ -45,7 +45,7 @@ def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> It
 
     Raises:
         FormatError: A line, or the whole stream, is not a transaction. The offset is that of the line in the stream.
-        SourceError: The stream has blocks, or its compression is damaged.
+        SourceError: The stream contains blocks, or its compression is damaged.
     """
     for item in _items(stream):
         if isinstance(item, bytes):
@@ -103,7 +103,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | FormatError]:
         while is_long and not line.endswith(b"\n") and (line := stream.readline(MAX_TX_LINE)):
             at += len(line)
         if is_long:
-            yield _error(f"line {number}: more than {MAX_TX_LINE:,} bytes", start)
+            yield _error(f"line {number}: longer than {MAX_TX_LINE:,} bytes", start)
         elif text := line.strip():
             if start == 0 and not _is_whole(text):  # JSON on several lines
                 text += stream.read(MAX_TX_LINE)
@@ -166,7 +166,7 @@ def _tx_of_value(found: object) -> tuple[bytes, str | None]:
     if isinstance(found, dict):
         values = [found[field] for field in _FIELDS if field in found]
         if not values:
-            return b"", f"a JSON object without a field {' or '.join(_FIELDS)}"
+            return b"", f"a JSON object without a {' or '.join(_FIELDS)} field"
         found = values[0]
     if not isinstance(found, str):
         return b"", "the transaction in the JSON object is not a string of hex digits"
@@ -180,7 +180,7 @@ def _not_hex(text: bytes) -> str:
 
 
 def problem_of(raw: bytes) -> str | None:
-    """A sentence that says why these bytes are not one transaction; None if they are."""
+    """Return a sentence that says why these bytes are not one transaction, or None if they are."""
     try:
         if spent_outpoints(raw):
             return None
@@ -189,7 +189,7 @@ def problem_of(raw: bytes) -> str | None:
         if raw.startswith(_PSBT):
             return _OF_PSBT
         if len(raw) == HASH_SIZE:
-            return f"{HASH_SIZE} bytes: the id of a transaction, perhaps, but not the transaction"
+            return f"{HASH_SIZE} bytes: perhaps the id of a transaction, but not the transaction itself"
         if len(raw) > MAX_BLOCK_SIZE:
             return f"more than {MAX_BLOCK_SIZE:,} bytes, too long for a transaction"
         return "a block, not a transaction" if is_block(raw) else f"not a transaction: {error}"

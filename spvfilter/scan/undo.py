@@ -7,7 +7,7 @@ A rev*.dat (Core node/blockstorage.cpp) is a sequence of records:
 | 4 | magic of the network |
 | 4 | size of the undo data, u32 LE |
 | size | undo data |
-| 32 | checksum: sha256d(hash of the block before, undo data) |
+| 32 | checksum: sha256d(hash of the previous block, undo data) |
 
 A record does not name its block. Records are in the order in which blocks were connected.
 
@@ -53,7 +53,7 @@ class LinkedBlock(NamedTuple):
     hash: bytes
     """Hash of the block, 32 bytes in wire order."""
     previous: bytes
-    """Hash of the block before it, 32 bytes in wire order."""
+    """Hash of the previous block, 32 bytes in wire order."""
     transactions: int
     """Number of transactions in the block; 0 if it is unknown."""
     time: int
@@ -86,7 +86,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
         A list for each transaction except the coinbase. It contains the coins that the inputs spend, in order.
 
     Raises:
-        UndoError: The record is malformed, damaged or not of this block.
+        UndoError: The record is malformed, damaged or belongs to another block.
         FormatError: The block is malformed.
     """
     undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
@@ -108,7 +108,7 @@ class UndoFile:
 
     @classmethod
     def beside(cls, blocks: FilePath) -> UndoFile | None:
-        """Return the undo file of a blk*.dat; None if there is none."""
+        """Return the undo file of a blk*.dat, or None if there is none."""
         if not (blocks.name.startswith("blk") and blocks.suffix == ".dat"):
             return None
         path = blocks.with_name(f"rev{blocks.name[3:]}")
@@ -117,8 +117,8 @@ class UndoFile:
     def records(self, network: Network) -> Iterator[Record | str]:
         """Yield every record with its checksum, and a sentence about every part that is not a record.
 
-        Raises OSError if the file cannot be read, and SourceError for undo records of another network or a wrong XOR
-        key.
+        Raises OSError if the file cannot be read, and SourceError if the undo records belong to another network or the
+        XOR key is wrong.
         """
         with opened(self.path) as file:
             self.key, owner, _ = owned(file, xor_key(self.path), 8, network)
@@ -163,7 +163,7 @@ class UndoPlace(NamedTuple):
 
 
 def transactions_of(record: Record) -> int | None:
-    """Return the number of transactions of the record's block; None if this number is damaged."""
+    """Return the number of transactions in the record's block, or None if this number is damaged."""
     try:
         return read_compact_size(record.prefix, 0, "count")[0] + 1
     except FormatError:
@@ -202,7 +202,7 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
     Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
-    claims: dict[bytes, list[Record]] = {}  # records by the block before their block
+    claims: dict[bytes, list[Record]] = {}  # records by the parent of their block
     found = Pairing()
     with opened(file.path) as raw:
         search = _Search(spending, _PATIENCE * raw.size + _LEAST_PATIENCE)
@@ -244,7 +244,7 @@ def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
 
 
 class _Search:
-    """Finds the block before a record's block.
+    """Finds the parent of a record's block.
 
     The next block in chain order is tried first. The number of bytes that are hashed is bounded.
     """
@@ -258,7 +258,7 @@ class _Search:
         self._patience = patience  # bytes that may still be hashed
 
     def previous_of(self, record: bytes, transactions: int | None) -> bytes | None:
-        """Return the hash of the block before a record's block; None if no block fits the record."""
+        """Return the hash of the parent of a record's block, or None if no block fits the record."""
         undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
         numbers = self._by_count.get(transactions or 0, [])
         ahead = bisect_left(numbers, self._next)
@@ -335,7 +335,7 @@ def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool
     This is certain if the script demands a hash, and the input shows data with another hash.
     """
     pushes = list(script_pushes(script_sig))
-    # True if the scriptSig has only pushes, so that the last push is on top of the stack
+    # True if the scriptSig contains only pushes, so that the last push is on top of the stack
     only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(b"\0")
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return bool(pushes) and only_pushes and hash160(pushes[-1]) != script[3:23]
@@ -401,7 +401,7 @@ class UndoFiles:
         self._pair(paired, pair)
 
     def _pair(self, paired: _Paired, how: Callable[[UndoFile, Sequence[LinkedBlock], Network], Pairing]) -> None:
-        """Pair the records of one file with its blocks by the function `how`, and note the problems."""
+        """Pair the records of one file with its blocks, using the function `how`, and note the problems."""
         name = str(paired.file.path)
         try:
             found = how(paired.file, paired.blocks, paired.network)
@@ -420,7 +420,7 @@ class UndoFiles:
         return None if paired is None else paired.file
 
     def find(self, number: int, block: bytes) -> UndoPlace | None:
-        """Return the place of the undo record of a block in file `number`; None if the block has no record."""
+        """Return the place of the undo record of a block in file `number`, or None if the block has none."""
         paired = self._paired.get(number)
         record = None if paired is None else paired.places.get(block)
         return None if paired is None or record is None else paired.file.place(number, record)

@@ -23,7 +23,7 @@ from spvfilter.scan.undomode import UndoMode
 from spvfilter.scan.workerpool import AwayError, Sight, WorkerPool
 from spvfilter.scan.workertask import ListedFile, files_here, list_here
 
-_LISTED_AT_ONCE = 64  # files whose headers workers read at once (our choice)
+_LISTED_AT_ONCE = 64  # files whose headers workers read at a time (our choice)
 
 
 @public
@@ -34,7 +34,7 @@ class WorkerPlan:
     plan: Plan
     """The plan of the blocks of all workers."""
     missing: tuple[tuple[int, int], ...]
-    """Ranges of heights (first, last) that no worker has.
+    """Ranges of heights (first, last) of which no worker has the blocks.
 
     Only heights from the start to the end of the range to scan count. A scan from a date starts at the lowest block
     found. A range without an end ends at the highest block found.
@@ -121,7 +121,7 @@ async def plan_on_workers(
     Raises:
         ParameterError: No path is given, the mode of `undo` is unknown, or the part size is outside its range.
         SourceError: No worker has a file at these paths, a worker leaves during planning, required undo records are
-            missing, or the span has no block.
+            missing, or the span contains no blocks.
     """
     named = (os.fspath(paths),) if isinstance(paths, (str, os.PathLike)) else tuple(os.fspath(path) for path in paths)
     if not named:
@@ -161,7 +161,7 @@ async def _listed(
                     why = error.cause
                 except AwayError:
                     raise SourceError(
-                        f"the worker that has {path} left while its headers were read: plan again"
+                        f"the worker that has {path} left while the file's headers were being read: plan again"
                     ) from None
                 else:
                     if not isinstance(listed, ListedFile):

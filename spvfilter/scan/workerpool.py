@@ -42,7 +42,7 @@ class WorkerPool:
         self._looking = asyncio.Lock()
 
     async def workers(self, machine: int) -> list[str]:
-        """Addresses of the connected workers of a machine."""
+        """Return the addresses of the connected workers of a machine."""
         async with self._looking:
             if time.monotonic() - self._looked >= _LOOK_S:
                 await self._look()

@@ -46,7 +46,7 @@ class _Latest:
         self._lock = threading.Lock()
 
     def get(self, shared: Shared) -> WatchTable:
-        """The table of a pass; it is made once. Raises ReplacedListError."""
+        """Return the table of a pass, which is made once. Raises ReplacedListError."""
         with self._lock:
             key = shared.owner, shared.number
             if self._key != key:
@@ -64,7 +64,7 @@ _latest = _Latest()
 
 
 def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
-    """Scan a part and return the bytes of its file. None if this worker does not see the file of the watch list.
+    """Scan a part and return the bytes of its file, or None if this worker does not see the file of the watch list.
 
     Raises SourceError if this worker runs a different version of spvfilter, or does not see all files.
     """
@@ -141,7 +141,7 @@ class ListedFile(NamedTuple):
 
 
 def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
-    """The block files at these paths on this machine, in their order. Missing files are left out."""
+    """Return the block files at these paths on this machine, in order. Missing files are left out."""
     files = BlockFiles(paths)
     seen: list[SeenFile] = []
     for number in range(len(files)):

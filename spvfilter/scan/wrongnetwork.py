@@ -14,7 +14,7 @@ A_TRANSACTION = "a transaction, not a block: `spvfilter match` and Matcher.match
 
 
 def is_tx(raw: bytes) -> bool:
-    """True if the bytes are one whole transaction."""
+    """Return True if the bytes are one whole transaction."""
     try:
         return bool(spent_outpoints(raw))
     except FormatError:
@@ -22,7 +22,7 @@ def is_tx(raw: bytes) -> bool:
 
 
 def is_block(raw: bytes) -> bool:
-    """True if the bytes are one whole block."""
+    """Return True if the bytes are one whole block."""
     try:
         return all(walk_block(raw))
     except FormatError:
@@ -30,7 +30,7 @@ def is_block(raw: bytes) -> bool:
 
 
 def is_mined(header: bytes) -> bool:
-    """True if the bytes begin with a header whose hash meets the target of its bits, as no transaction does."""
+    """Return True if the bytes begin with a header whose hash meets the target of its bits, as no transaction does."""
     try:
         most = target(int.from_bytes(header[72:76], "little"))
     except FormatError:
@@ -39,7 +39,7 @@ def is_mined(header: bytes) -> bool:
 
 
 def begins_with_tx(data: bytes) -> bool:
-    """True if the bytes are one transaction, or if the first line is a transaction in hex."""
+    """Return True if the bytes are one transaction, or if the first line is a transaction in hex."""
     try:
         return is_tx(data) or is_tx(bytes.fromhex(data.strip().partition(b"\n")[0].decode("ascii")))
     except ValueError:
@@ -47,7 +47,7 @@ def begins_with_tx(data: bytes) -> bool:
 
 
 def other_magic(head: bytes) -> str | None:
-    """Describe a record with the genesis block of a known network below an unknown magic; None if it is none."""
+    """Describe a record with a known network's genesis block after an unknown magic, or return None for other bytes."""
     digest = sha256d(head[8 : 8 + HEADER_SIZE])
     known = next((each for each in NETWORKS if each.genesis_hash == digest), None)
     if known is None:
@@ -57,7 +57,7 @@ def other_magic(head: bytes) -> str | None:
 
 
 def contradiction(raw: bytes, network: Network) -> str | None:
-    """The reason why a raw block is not of a network; None if nothing contradicts it. The first 80 bytes suffice."""
+    """Return why a raw block is not of a network, or None if nothing contradicts it. The first 80 bytes suffice."""
     owner = Network.of_magic(raw[:4], network)
     if owner is not None:  # no block has a magic as its version
         return f"a record of a blk*.dat of {owner}, with its magic and length, where only a block is expected"

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -78,7 +79,8 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
     limits = ("--to-date", "2031-01-01", "--from-height", 105, "--to-height", 110)
     assert run(*source, *limits, "--format", "jsonl", "--quiet").out.splitlines() == some
     ran = run(*source, "--from-date", "2031-01-01")
-    assert (ran.code, "none of the 30 blocks is in the range from time" in ran.err) == (2, True)
+    assert ran.code == 2
+    assert re.search(r"the range from time .* contains none of the 30 blocks", ran.err)
 
 
 @pytest.mark.parametrize(

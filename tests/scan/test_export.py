@@ -306,7 +306,7 @@ async def test_files_that_are_gone_do_not_remove_rows(tmp_path: Path) -> None:
     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     before = contents(tmp_path / "tables")
     chain.hide(0)
-    with pytest.raises(SourceError, match="was scanned before, but no file contains it now"):
+    with pytest.raises(SourceError, match="was scanned before, but no file contains it any more"):
         await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     assert contents(tmp_path / "tables") == before
 
@@ -435,7 +435,7 @@ async def test_checks_find_a_block_whose_merkle_root_is_wrong(tmp_path: Path) ->
     ("columns", "message"),
     [
         ({"coins": ["value"]}, "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
-        ({"outputs": ["amount"]}, "no column 'amount' in the table outputs: it has transaction_hash,"),
+        ({"outputs": ["amount"]}, "no column 'amount' in the table outputs: its columns are transaction_hash,"),
         ({"outputs": ["value_hex"]}, "no column 'value_hex'"),
         ({"outputs": ["value", "index", "value"]}, "column value of table outputs is named twice"),
         ({"outputs": []}, "no column of table outputs is selected"),

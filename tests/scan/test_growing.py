@@ -270,7 +270,7 @@ async def test_missing_files_remove_no_rows(tmp_path: Path, number: int, part_si
     chain.begin_file()
     chain.hide(number)
     chain.mine(20)
-    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it now"):
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it any more"):
         await growth(chain, out, part_size=part_size)
     assert results(out) == whole
     chain.reveal()
@@ -287,7 +287,7 @@ async def test_truncated_file_removes_no_rows(tmp_path: Path) -> None:
     await growth(chain, out, part_size=PART_SIZE)
     whole, first = results(out), chain.folder / "blk00000.dat"
     os.truncate(first, first.stat().st_size - len(chain.chain[11].raw) - 8)
-    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it now"):
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it any more"):
         await growth(chain, out, part_size=PART_SIZE)
     assert results(out) == whole
 

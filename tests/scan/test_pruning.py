@@ -82,7 +82,7 @@ async def test_a_file_that_is_gone_above_others_stays_an_error(tmp_path: Path) -
     for gone in ((1,), (3,), (0, 2)):
         for number in gone:
             chain.hide(number)
-        with pytest.raises(SourceError, match="was scanned before, but no file contains it now"):
+        with pytest.raises(SourceError, match="was scanned before, but no file contains it any more"):
             await scanned(chain, chain.folder, tmp_path / "out")
         chain.reveal()
         assert outputs(tmp_path / "out") == before

@@ -269,7 +269,7 @@ def test_an_overlong_line_is_refused_before_it_is_read() -> None:
             return len(buffer)
 
     endless = Endless()
-    with pytest.raises(errors.FormatError, match="more than 8000002 digits"):
+    with pytest.raises(errors.FormatError, match="longer than 8000002 digits"):
         next(hex_blocks(io.BufferedReader(endless)))  # type: ignore[type-var]  # a reader without a file
     assert endless.given < 3 * MAX_BLOCK_SIZE
     largest = b"0" * 2 * MAX_BLOCK_SIZE

@@ -93,7 +93,7 @@ BAD = [
     (ONE.hex().encode()[:-1], f"an odd number of hex digits: {2 * len(ONE) - 1}"),
     (ONE.hex().encode()[:-2], "not a transaction: lock time at byte"),
     (ONE.hex().encode() + b"00", "not a transaction: transaction at byte"),
-    (ONE[:32].hex().encode(), "32 bytes: the id of a transaction, perhaps, but not the transaction"),
+    (ONE[:32].hex().encode(), "32 bytes: perhaps the id of a transaction, but not the transaction"),
     (block_of(GENESIS, 5, [ONE]).hex().encode(), "a block, not a transaction"),
     (b"70736274ff0100", "a partially signed transaction (PSBT): finalize it first, and pass its hex"),
     (b"cHNidP8BAHUCAAAA", "a partially signed transaction (PSBT): finalize it first, and pass its hex"),
@@ -101,7 +101,7 @@ BAD = [
     (b'{"hex": ' + b"[" * 100_000, "not a JSON object on one line (`jq -c` prints objects that way)"),
     (b'{"hex": ' + b"1" * 10_000 + b"}", "not a JSON object on one line (`jq -c` prints objects that way)"),
     (b'{"hex": "\xff"}', "not a JSON object on one line (`jq -c` prints objects that way)"),
-    (b'{"txid": "00"}', "a JSON object without a field hex or rawtx"),
+    (b'{"txid": "00"}', "a JSON object without a hex or rawtx"),
     (b'{"hex": 5}', "the transaction in the JSON object is not a string of hex digits"),
     (b'{"result": null, "error": {"code": -5, "message": "No such"}, "id": 1}', "a node's answer with error -5"),
     (b'{"result": null, "error": {}}', "a node's answer with error None"),
@@ -147,7 +147,7 @@ def test_long_line_is_skipped_in_constant_memory(read: str, monkeypatch: pytest.
     bad: list[str] = []
     data = line(ONE) + b"0" * 10_001 + b"\n" + line(TWO) + b"0" * 1_001
     assert read_all(read, data, bad.append) == [ONE, TWO]
-    assert bad == ["line 2: more than 1,000 bytes", "line 4: more than 1,000 bytes"]
+    assert bad == ["line 2: longer than 1,000 bytes", "line 4: longer than 1,000 bytes"]
     fits = ONE.hex().encode().ljust(999) + b"\n"
     assert read_all(read, fits) == [ONE]
 

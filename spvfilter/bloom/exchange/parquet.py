@@ -274,8 +274,7 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
 def _chunks(
     cursor: Thrift, wire: Wire, column: str, needle: bytes | None, known: int | None = None
 ) -> tuple[list[tuple[int, _Chunk]], list[str]]:
-    """Return the number and chunk of each column with a name in a row group, and the names of the chunks that were
-    read.
+    """Return number and chunk of each column with a name in a row group, and the names of the chunks that were read.
 
     With `needle`, only chunks whose bytes contain it are read. With `known`, only the chunk with this number is read.
     """

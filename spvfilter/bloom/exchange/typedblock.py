@@ -79,12 +79,12 @@ class TypedBlockFilter(SplitBlockFilter):
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, keys: TypedKeys | ParquetDecimal) -> Self:  # type: ignore[override]
-        """Parse a filter of a Parquet file; see `SplitBlockFilter.from_bytes`. Raises FormatError, ParameterError."""
+        """Parse a filter of a Parquet file; see `SplitBlockFilter.from_bytes`. Raises FormatError or ParameterError."""
         return super().from_bytes(raw, keys=cast(ParquetType, keys))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, keys: TypedKeys | ParquetDecimal) -> Self:  # type: ignore[override]
-        """Read a filter that `save` wrote; see `SplitBlockFilter.open`. Raises FormatError, ParameterError, OSError."""
+        """Read a filter that `save` wrote. Raises the errors of `SplitBlockFilter.open`."""
         return super().open(path, keys=cast(ParquetType, keys))
 
     def _set_up(self, blocks: Buffer, keys: ParquetType) -> None:
@@ -172,7 +172,7 @@ def _physical(keys: ParquetDecimal) -> ParquetType:
 
 
 def _stored_decimal(key: object, kind: ParquetDecimal) -> int | bytes:
-    """Return the number or the bytes that Parquet stores for a decimal. Raises TypeError, KeyRangeError."""
+    """Return the number or the bytes that Parquet stores for a decimal. Raises TypeError or KeyRangeError."""
     scale, form = kind
     if isinstance(key, bytes if form is None or isinstance(form, int) else int) and not isinstance(key, bool):
         return key
@@ -204,7 +204,7 @@ def _stored_decimal(key: object, kind: ParquetDecimal) -> int | bytes:
 
 
 def stored(key: object, kind: str | ParquetDecimal) -> int | bytes:
-    """Return the number or the bytes that Parquet stores for a key. Raises TypeError, KeyRangeError."""
+    """Return the number or the bytes that Parquet stores for a key. Raises TypeError or KeyRangeError."""
     if isinstance(kind, ParquetDecimal):
         return _stored_decimal(key, kind)
     if kind in _FLOATS:

@@ -452,23 +452,23 @@ class RedisScalableBloomFilter:
 
         The slices remain, and new keys are added to the last one. The time to live does not change.
 
-        Raises FormatError, RemoteError.
+        Raises FormatError or RemoteError.
         """
         await self._whole(scripts.CLEAR)
 
     async def delete(self) -> None:
-        """Atomically delete the filter. Raises FormatError, RemoteError."""
+        """Atomically delete the filter. Raises FormatError or RemoteError."""
         await self._whole(scripts.DELETE)
 
     async def expire(self, seconds: float | None) -> None:
         """Make the whole filter expire after `seconds`, or never if `seconds` is None.
 
-        Raises ParameterError, FormatError, RemoteError.
+        Raises ParameterError, FormatError or RemoteError.
         """
         await self._whole(scripts.EXPIRE, milliseconds(seconds))
 
     async def ttl(self) -> float | None:
-        """Return the seconds until the filter expires, or None if it never does. Raises FormatError, RemoteError."""
+        """Return the seconds until the filter expires, or None if it never does. Raises FormatError or RemoteError."""
         left = await self._run(scripts.TTL, lambda count: ((), ()))
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
@@ -479,37 +479,37 @@ class RedisScalableBloomFilter:
         return self._layout.parse_state(raw)
 
     async def slice_count(self) -> int:
-        """Return the number of slices. Raises FormatError, RemoteError."""
+        """Return the number of slices. Raises FormatError or RemoteError."""
         return len((await self._state()).set_bits)
 
     async def capacity(self) -> int:
-        """Return the number of keys that the existing slices were made for. Raises FormatError, RemoteError."""
+        """Return the number of keys that the existing slices were made for. Raises FormatError or RemoteError."""
         return sum(self._layout.plan.shape(number)[0] for number in range(await self.slice_count()))
 
     async def bits(self) -> int:
-        """Return the number of bits in all slices. Raises FormatError, RemoteError."""
+        """Return the number of bits in all slices. Raises FormatError or RemoteError."""
         return self._bits(await self._state())
 
     async def set_bits(self) -> int:
-        """Return the number of set bits in all slices. Raises FormatError, RemoteError."""
+        """Return the number of set bits in all slices. Raises FormatError or RemoteError."""
         return sum((await self._state()).set_bits)
 
     async def fill(self) -> float:
-        """Return the share of set bits in all slices, from 0 to 1. Raises FormatError, RemoteError."""
+        """Return the share of set bits in all slices, from 0 to 1. Raises FormatError or RemoteError."""
         state = await self._state()
         return sum(state.set_bits) / self._bits(state)
 
     async def approx_len(self) -> float:
         """Return the estimated number of distinct keys in all slices. It is infinite if every bit of a slice is set.
 
-        Raises FormatError, RemoteError.
+        Raises FormatError or RemoteError.
         """
         return self._len(await self._state())
 
     async def current_fp_rate(self) -> float:
         """Return the current false-positive rate: the probability that a slice contains a key that was never added.
 
-        Raises FormatError, RemoteError.
+        Raises FormatError or RemoteError.
         """
         return self._rate(await self._state())
 

@@ -157,8 +157,7 @@ class SeriesLayout:
         return [layouts[at].shard_key(shard) for at, shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
     def parse_state(self, raw: bytes) -> SeriesState:
-        """Parse the value of the state's key, whose length the script has checked. Raises FormatError if it is
-        damaged."""
+        """Parse the value of the state's key, whose length the script has checked. Raises FormatError."""
         count, *set_bits = struct.unpack(f"<{len(raw) // 8}Q", raw)
         assert count == len(set_bits) <= len(self.slices)
         for number, (bits, layout) in enumerate(zip(set_bits, self.slices, strict=False)):

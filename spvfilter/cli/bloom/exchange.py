@@ -76,7 +76,7 @@ def configure_export(action: Parser) -> None:
 
 
 def read_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
-    """Execute `spvfilter bloom import`. Raises SourceError, ParameterError, TooLargeError, OSError."""
+    """Execute `spvfilter bloom import`. Raises SourceError, ParameterError, TooLargeError or OSError."""
     name = "standard input" if args.foreign == "-" else args.foreign
     if args.make == _RBLOOM:
         raise ParameterError(f"{name} is {RBLOOM}")
@@ -123,7 +123,7 @@ def _single(filters: list[BloomFilter]) -> BloomFilter:
 
 
 def write_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
-    """Execute `spvfilter bloom export`. Raises SourceError, ParameterError, OSError."""
+    """Execute `spvfilter bloom export`. Raises SourceError, ParameterError or OSError."""
     path = refuse_output(args.output, force=args.force)
     made = store.read(args.filter)
     if not isinstance(made, BloomFilter):
@@ -134,7 +134,7 @@ def write_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _read(name: str) -> memoryview:
-    """Return the bytes of a file or of standard input. Raises SourceError, TooLargeError, OSError."""
+    """Return the bytes of a file or of standard input. Raises SourceError, TooLargeError or OSError."""
     with ExitStack() as stack:
         stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))
         status = os.fstat(stream.fileno())

@@ -40,7 +40,7 @@ _STEPS = 200
 def draw(size: Size, rate: float, name: str) -> None:
     """Draw the picture for a filter into a PNG file. An existing file is replaced only if it is a PNG file.
 
-    Raises ParameterError, SourceError, OSError.
+    Raises ParameterError, SourceError or OSError.
     """
     path = check_picture(name)
     if not 0 < rate < 1:

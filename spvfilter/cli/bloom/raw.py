@@ -29,7 +29,7 @@ _CHUNK = 1 << 20  # largest number of bytes of one read
 
 
 def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
-    """Execute `spvfilter bloom dump`. Raises SourceError, ParameterError, OSError."""
+    """Execute `spvfilter bloom dump`. Raises SourceError, ParameterError or OSError."""
     path = refuse_output(args.output, force=args.force)
     made = store.read(args.filter)
     if isinstance(made, ScalableBloomFilter):
@@ -84,7 +84,7 @@ def _said(made: BloomFilter | CountingBloomFilter) -> str:
 
 
 def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
-    """Execute `spvfilter bloom load`. Raises SourceError, ParameterError, TooLargeError, OSError."""
+    """Execute `spvfilter bloom load`. Raises SourceError, ParameterError, TooLargeError or OSError."""
     if args.key == b"":
         raise ParameterError("--key random makes a new key: give the key that the filter was made with")
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)

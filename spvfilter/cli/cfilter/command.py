@@ -294,7 +294,7 @@ def _match(args: argparse.Namespace, page: Page) -> int:
 
 
 def _records(args: argparse.Namespace) -> Iterator[tuple[str, FilterRecord]]:
-    """Read the given filters, each with a name for error messages. Raises ParameterError, SourceError, OSError."""
+    """Read the given filters, each with a name for error messages. Raises ParameterError, SourceError or OSError."""
     if args.block is None:
         return _records_of(args.filters)
     if len(args.filters) > 1:

@@ -101,7 +101,7 @@ def _tell(counts: ImportCounts, db: str) -> None:
 def export_filters(db: str, network: Network, page: Page) -> int:
     """Print the filters of a database as JSON lines, lowest block first, and return the exit code.
 
-    Raises SourceError, StoreError.
+    Raises SourceError or StoreError.
     """
     if not Path(db).is_file():
         raise SourceError(f"{db}: no such file")

@@ -128,8 +128,7 @@ class SeenOutputs:
         self._scripts: dict[bytes, bytes] = {}  # by outpoint (36 bytes)
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Store a block's outputs, and return the script of each output that it spends, in order, or None if it is
-        unknown."""
+        """Store a block's outputs. Return the scripts of the outputs that it spends, in order, with None if unknown."""
         spans = list(walk_block(raw_block))
         for tx in spans:
             this_txid = txid(raw_block, tx)

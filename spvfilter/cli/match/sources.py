@@ -185,7 +185,7 @@ class Sources:
             stack: Closes the sources.
             bad: Takes a message about input that is not a transaction.
 
-        Raises ParameterError, NodeError, SourceError, OSError.
+        Raises ParameterError, NodeError, SourceError or OSError.
         """
         found: list[Txs] = []
         stack.enter_context(_handled("spvfilter.rpc.txnotices", logging.NullHandler()))  # gaps are told by address
@@ -224,7 +224,7 @@ class Sources:
 
 
 def _opened(path: str, stack: AsyncExitStack) -> tuple[BinaryIO, str]:
-    """The open file, and its name in messages. Raises SourceError, OSError."""
+    """The open file, and its name in messages. Raises SourceError or OSError."""
     if path == STDIN:
         return standard_input(), "standard input"
     return stack.enter_context(Path(path).open("rb")), path

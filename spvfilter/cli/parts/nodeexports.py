@@ -29,7 +29,7 @@ class NodeExports(Exports):
         self._credentials = credentials_of(options.cookie, options.user)
 
     async def run(self) -> int:
-        """Export the chain once, or follow it, and return the exit code. Raises NodeError, SourceError, OSError."""
+        """Export the chain once, or follow it, and return the exit code. Raises NodeError, SourceError or OSError."""
         options = self.options
         async with AsyncExitStack() as stack:
             client = None if options.dask is None else await stack.enter_async_context(connected(options.dask))

@@ -114,7 +114,7 @@ class Rounds(ABC, Generic[Options]):
         """Print the summary of a round, with `counts` and other messages."""
 
     async def run(self) -> int:
-        """Run one round, or follow the chain, and return the exit code. Raises SourceError, OSError."""
+        """Run one round, or follow the chain, and return the exit code. Raises SourceError or OSError."""
         if self.options.follow:
             return await follow(self._round, self.options.paths, self.options.poll_s, self.options.zmq)
         return await self._round()

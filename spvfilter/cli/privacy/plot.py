@@ -16,7 +16,7 @@ _LEAST = 1e-3
 def draw(report: PrivacyReport, universe: int, name: str) -> None:
     """Draw the picture of a report into a PNG file. An existing file is replaced only if it is a PNG file.
 
-    Raises ParameterError, SourceError, OSError.
+    Raises ParameterError, SourceError or OSError.
     """
     path = check_picture(name)
     from matplotlib.figure import Figure

@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watch_list(given: options.ScanOptions) -> WatchList:
-    """Return the watch list of the options. Raises ParameterError, WatchFileError, OSError."""
+    """Return the watch list of the options. Raises ParameterError, WatchFileError or OSError."""
     watch = watch_list(
         given.network,
         given.watch,

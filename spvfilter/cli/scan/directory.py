@@ -32,7 +32,7 @@ else:
 def run(options: ScanOptions, out: str, watch: WatchList) -> int:
     """Scan the sources, write the results into the directory `out`, and return the exit code.
 
-    Raises SourceError, OSError.
+    Raises SourceError or OSError.
     """
     return asyncio.run(_Scans(options, out, watch).run())
 

@@ -35,7 +35,7 @@ _HASHES_SHOWN = 20  # block hashes in a list of the summary
 
 
 def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
-    """Scan, print the results, and return the exit code. Raises SourceError, OSError."""
+    """Scan, print the results, and return the exit code. Raises SourceError or OSError."""
     with ScanTotals(matcher.watch, may_discard=options.is_stream) as totals:
         return asyncio.run(_Scan(matcher, options, page, totals).run())
 

@@ -81,7 +81,7 @@ class _Progress:
 
 
 def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
-    """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
+    """Scan, print the results, and return the exit code. Raises NodeError or OSError."""
     credentials = credentials_of(options.cookie, options.user)
     counts = wants_totals(options, format_of(options.format, page))
     totals = ScanTotals(matcher.watch, may_discard=options.follow) if counts else None
@@ -107,7 +107,7 @@ def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
 async def opened(options: BlockOptions, credentials: Credentials | None) -> AsyncIterator[FullNode]:
     """Return a context manager that connects to the node, and mentions an initial block download.
 
-    Raises ParameterError, NodeError, OSError.
+    Raises ParameterError, NodeError or OSError.
     """
     patience = Patience(None if options.follow else Patience().seconds, complain)
     async with FullNode.open(options.paths[0], options.network, credentials=credentials, patience=patience) as node:

@@ -74,7 +74,7 @@ def _ids(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def run(options: ScanOptions, page: Page) -> int:
-    """Search the blocks, print the results, and return the exit code. Raises ParameterError, SourceError, OSError."""
+    """Search the blocks, print the results, and return the exit code. Raises ParameterError, SourceError or OSError."""
     return asyncio.run(_search(options, page))
 
 

@@ -24,8 +24,7 @@ def never_searched(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def left_out(wallet: Views) -> list[str]:
-    """Return warnings about blocks that were not searched for a wallet, one line each, or an empty list if all were
-    searched."""
+    """Return a warning line for each range of blocks that were not searched for a wallet."""
     groups, tip, searched = wallet.searched(), wallet.tip(), wallet.searched_height()
     total = sum(each.entries for each in groups)
     lines = []
