@@ -236,7 +236,7 @@ class AccountReaders:
 
     def keep(self, store: Store) -> None:
         """Forget the readers of removed accounts. In another run, an account without events may leave its row's id."""
-        rows = store._accounts.load()
+        rows = {store.account_id(name) for name in store.views.accounts()}
         self._readers = {row: reader for row, reader in self._readers.items() if row in rows}
 
     def check(self, store: Store, name: str, account: Account, scripts: set[bytes]) -> None:

@@ -22,7 +22,7 @@ from spvfilter.network import REGTEST, Network
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx
 from spvfilter.store.store import Store
-from support.storesqlite import sqlite_of
+from support.storesqlite import share_entry_rows, sqlite_of, writing
 
 SLOWEST_S = 0.2
 _CHECKED = 6  # a comparison after that many groups of commits
@@ -34,8 +34,8 @@ def open_store(path: Path, secret: bytes, network: Network = REGTEST) -> Store:
     store = Store.open(path, network)
     sqlite_of(store).execute("PRAGMA synchronous = OFF")
     if store.tip < 0:
-        with store._rows.transaction():
-            store._rows.set_meta("secret", secret)  # the only thing that the database draws by lot
+        with writing(store) as rows:
+            rows.set_meta("secret", secret)  # the only thing that the database draws by lot
     return store
 
 
@@ -48,7 +48,7 @@ class Shadow:
             sqlite_of(store).backup(target)
         self._store = Store.open(path, store.network)
         sqlite_of(self._store).execute("PRAGMA synchronous = OFF")
-        self._store._ids = list(store._ids)
+        share_entry_rows(store, self._store)
         self._groups = 0  # of several commits
 
     def commit(self, store: Store, *batches: Batch) -> None:
@@ -103,7 +103,7 @@ class DiskQueue:
         self._before_write = before_write
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
-        self._slowness = slowness  # seconds
+        self.slowness = slowness  # seconds
         self._unconfirmed: tuple[int, dict[bytes, StoredTx]] = (-1, {})  # changes and rows of the last read
 
     @property
@@ -156,7 +156,7 @@ class DiskQueue:
             match self._queue[0]:
                 case Commit():
                     self._is_writing = True
-                    self._timeline.after(self._slowness * self._rng.random(), self._write)
+                    self._timeline.after(self.slowness * self._rng.random(), self._write)
                     return
                 case Emit(event):
                     self._queue.popleft()
@@ -170,7 +170,7 @@ class DiskQueue:
             value = function(self.store)
         except Exception as error:
             value = error
-        self._timeline.after(self._slowness * self._rng.random(), partial(self._report, Worked(token, value)))
+        self._timeline.after(self.slowness * self._rng.random(), partial(self._report, Worked(token, value)))
 
     def _write(self) -> None:
         """Commit some of the commits at the head of the queue."""

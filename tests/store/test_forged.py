@@ -28,6 +28,7 @@ from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import remark, unchecked
 from support.silentpayments import Wallet, payment
+from support.storesqlite import writing
 from support.vectors import effort
 
 LABELS = [
@@ -59,9 +60,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         store.commit(
             Batch(keychains=revealed, frozen={bytes(store.views.coins()[0].outpoint): True}, branches=branches)
         )
-        with store._rows.transaction():
+        with writing(store) as rows:
             store.keychains.keep_revealed_scripts([bytes(22)])
-            store._rows.insert("held", (bytes(36), bytes(32)))
+            rows.insert("held", (bytes(36), bytes(32)))
     with Store.open(path, REGTEST) as store:
         silent = WatchList(REGTEST)
         silent.add_descriptor(WALLET.descriptor)

@@ -38,7 +38,7 @@ from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import remark, unchecked
 from support.keychains import script_at
-from support.storesqlite import sqlite_of
+from support.storesqlite import sqlite_of, writing
 from support.vectors import effort
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
@@ -416,8 +416,8 @@ def test_a_rebuild_keeps_keychains(tmp_path: Path) -> None:
 def test_rows_that_contradict_each_other_are_refused(statement: str, values: tuple[int, ...], tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, used(wallet(), 3))
-    with Store.open(path, REGTEST) as store, store._rows.transaction():
-        store._rows.insert(statement, values)
+    with Store.open(path, REGTEST) as store, writing(store) as rows:
+        rows.insert(statement, values)
     with pytest.raises(StoreCorruptError, match=r"the window of keychain 'mine' is inconsistent|a keychain is missing"):
         Store.open(path, REGTEST)
 

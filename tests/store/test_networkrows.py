@@ -12,6 +12,7 @@ from spvfilter.network import NETWORKS, SIGNET, Network
 from spvfilter.store.networkrows import network_of, network_rows
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
+from support.storesqlite import writing
 
 CUSTOM = Network.signet("51")
 OTHER = Network.signet("52")
@@ -56,9 +57,9 @@ def test_message_has_the_magics_if_the_names_are_equal(tmp_path: Path) -> None:
 
 def test_database_without_a_magic_is_of_the_default_network(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
-    with Store.open(path, SIGNET) as store, store._rows.transaction():
-        store._rows.set_meta("magic", None)
-        store._rows.set_meta("signet_challenge", None)
+    with Store.open(path, SIGNET) as store, writing(store) as rows:
+        rows.set_meta("magic", None)
+        rows.set_meta("signet_challenge", None)
     Store.open(path, SIGNET).close()
     with pytest.raises(StoreForeignError, match="belongs to signet, not to signet:51"):
         Store.open(path, CUSTOM)
@@ -71,9 +72,9 @@ def test_database_without_a_magic_is_of_the_default_network(tmp_path: Path) -> N
 def test_malformed_values_are_an_unknown_network(tmp_path: Path, damage: dict[str, bytes]) -> None:
     assert network_of(network_rows(CUSTOM) | damage) is None
     path = tmp_path / "w.db"
-    with Store.open(path, CUSTOM) as store, store._rows.transaction():
+    with Store.open(path, CUSTOM) as store, writing(store) as rows:
         for key, value in damage.items():
-            store._rows.set_meta(key, value)
+            rows.set_meta(key, value)
     for open_store in (WalletStore.open, lambda file: Store.open(file, CUSTOM)):
         with pytest.raises(StoreCorruptError, match="belongs to an unknown network"):
             open_store(path)

@@ -21,6 +21,7 @@ from spvfilter.store.store import Store
 from support.build import sha256d
 from support.forgery import forge
 from support.headerchains import chain_of
+from support.storesqlite import connected_by, sqlite_of
 from support.vectors import effort
 
 ROW = 2_000
@@ -175,11 +176,8 @@ def test_a_signal_after_the_commit_leaves_memory_and_database_alike(tmp_path: Pa
     headers = chain_of(5).headers(0, 6)
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(Batch(headers=headers[:80]))
-        db = store._rows._db
-        store._rows._db = Interrupted(db)  # type: ignore[assignment]
-        with pytest.raises(KeyboardInterrupt):
+        with connected_by(store, Interrupted(sqlite_of(store))), pytest.raises(KeyboardInterrupt):
             store.commit(Batch(headers=headers[80:160], notes={"a": b"1"}))
-        store._rows._db = db
         assert store.tip == 1
         store.commit(Batch(headers=headers[160:], notes={"b": b"2"}))
     with Store.open(tmp_path / "w.db", REGTEST) as store:

@@ -25,6 +25,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
 from support.ledger import check_ledger
 from support.stores import opened
+from support.storesqlite import writing
 
 OURS, SAVINGS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 
@@ -278,8 +279,8 @@ def test_a_wrong_total_is_found_on_opening(tmp_path: Path) -> None:
     ledger = Ledger(path)
     ledger.mine(5)
     ledger.put(pay(1, (1, OURS)), 3)
-    with ledger.store._rows.transaction():
-        ledger.store._rows.set_meta("totals", b"2 0 0")
+    with writing(ledger.store) as rows:
+        rows.set_meta("totals", b"2 0 0")
     ledger.store.close()
     with pytest.raises(StoreCorruptError, match="totals"):
         Store.open(path, REGTEST)

@@ -27,6 +27,7 @@ from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
 from support.build import TxIn, TxOut, tx
 from support.keychains import script_at
+from support.storesqlite import checked_rows, writing
 from support.vectors import effort
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
@@ -287,7 +288,7 @@ def test_no_address_is_next_that_was_used_or_revealed(seed: int, tmp_path: Path)
         ledger.store.commit(
             Batch(keychains=[KeychainChange(name, sorted(used[name]), revealed=revealed[name] or None)])
         )
-    with ledger.store._rows.transaction():
+    with writing(ledger.store):
         ledger.store.keychains.keep_revealed_scripts(gone)
     for number, script in enumerate(pending):
         ledger.put(pay(number, (1_000, script)), seen=5)
@@ -322,10 +323,10 @@ def test_keychains_of_an_entry_are_found_among_all_runs(seed: int) -> None:
         start = rng.choice((number * 40 + 1, rng.randrange(1, 3_000), rng.randrange(1, 1 << 20)))
         runs.append((number + 1, rng.randrange(3), start, indexes, rng.choice((1, 2, 16))))
     with Store.open(MEMORY, REGTEST) as store:
-        with store._rows.transaction():
+        with writing(store) as rows:
             for run in runs:
-                store._rows.insert("runs", run)
-        places = windowviews.EntryPlaces(store.views._checked)
+                rows.insert("runs", run)
+        places = windowviews.EntryPlaces(checked_rows(store))
         for _ in range(200):
             _, _, start, indexes, scripts = rng.choice(runs)
             entry = max(1, start + rng.choice((-1, 0, indexes * scripts - 1, indexes * scripts, rng.randrange(3_000))))

@@ -15,7 +15,7 @@ from spvfilter.store.ledger import StoredMatch, TxStatus
 from spvfilter.store.store import Store
 from spvfilter.store.views import Balance, HistoryEntry
 from spvfilter.transaction import Transaction
-from support.storesqlite import sqlite_of
+from support.storesqlite import sqlite_of, verify
 
 _mark = sqlite.mark
 
@@ -93,7 +93,7 @@ def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[
 def check_ledger(store: Store) -> None:
     """The views of a database follow from its matches, and every row is intact."""
     with patch.object(sqlite, "mark", mark), patch.object(views, "mark", mark):
-        store._verify()
+        verify(store)
         with store.views.moment():
             _check(store)
 

@@ -249,8 +249,7 @@ class Life(Wallet):
         """The events of an account, applied to its first state, give its matches of today."""
         number, found = self.since[account]
         found = set(found)
-        row = self.store._accounts.find(account)
-        assert row is not None
+        row = self.store.account_id(account)
         for stored in self.store.events.read(number, 1 << 30, row):
             event = decode(stored)
             if isinstance(event, (MatchFound, MatchWithdrawn)):

@@ -30,7 +30,7 @@ from spvfilter.watch.match import MatchKind
 from support.build import TxOut, coinbase, txid
 from support.facts import Facts, naive_statuses
 from support.stores import opened
-from support.storesqlite import sqlite_of
+from support.storesqlite import checked_rows, sqlite_of
 from support.vectors import effort, first_of
 from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
 
@@ -285,7 +285,7 @@ class Life(Wallet):
         assert {each.txid: self.books.judgement.verdict(each.txid) for each in self.books.facts.graph} == verdicts
         assert {_identity(event.match): event.match for event in self.books.matches()} == matches
         assert set(self.books.bloom_elements()) == elements
-        assert set(stored_elements(self.store.views._checked, REGTEST, self.store.tip)) == elements
+        assert set(stored_elements(checked_rows(self.store), REGTEST, self.store.tip)) == elements
         self.tell(())
         assert rows(self.store) == stored
 

@@ -19,6 +19,7 @@ from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from support.build import TxOut, coinbase, p2wpkh, txid
+from support.storesqlite import checked_rows
 from support.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay, saved
 
 
@@ -161,7 +162,7 @@ def test_own_transaction_stays_confirmed_through_its_child(wallet: Wallet, depth
         assert wallet.books.judgement.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
         assert wallet.books.judgement.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
         elements = set(wallet.books.bloom_elements())
-        assert set(stored_elements(wallet.store.views._checked, REGTEST, wallet.store.tip)) == elements
+        assert set(stored_elements(checked_rows(wallet.store), REGTEST, wallet.store.tip)) == elements
         watch = wallet.watch_list()
         wallet.store.attach(watch)
         left = wallet.store.transactions(wallet.store.tip - KEPT_DEPTH)

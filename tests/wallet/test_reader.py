@@ -21,7 +21,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
 from support.stores import opened
-from support.storesqlite import sqlite_of
+from support.storesqlite import sqlite_of, writing
 
 READ = "import sys\nfrom spvfilter import WalletStore\n"
 READ += "with WalletStore.open(sys.argv[1]) as w: print(w.network, w.tip(), w.balance().confirmed)"
@@ -256,8 +256,8 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         WalletStore.open(text)
     path = tmp_path / "w.db"
     ledger = Ledger(path)
-    with ledger.store._rows.transaction():
-        ledger.store._rows.set_meta("network", bytes(32))
+    with writing(ledger.store) as rows:
+        rows.set_meta("network", bytes(32))
     with pytest.raises(StoreCorruptError, match="unknown network"):
         WalletStore.open(path)
     sqlite_of(ledger.store).execute("PRAGMA user_version = 3")
