@@ -28,7 +28,7 @@ from spvfilter.errors import InexpressibleError
 from spvfilter.light import LightClient, Mode
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.spending import spending
+from spvfilter.node.spending import copied_inputs, spending
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
@@ -804,7 +804,8 @@ def raw_twin(regtest: Regtest, txid: bytes, address: str, *values: int) -> bytes
     tx = regtest.find_tx(txid)
     assert tx is not None
     outputs = [TxOut(value, address_to_script(address, REGTEST)) for value in values or (1_000,)]
-    inputs, miner = regtest._inputs_of(tx), regtest.lock.script_pubkey
+    inputs = copied_inputs(tx, [regtest.mempool.coin_of(outpoint) for outpoint in tx.inputs])
+    miner = regtest.lock.script_pubkey
     return spending(inputs, outputs, 20_000, miner, (), to=miner)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from spvfilter.address import script_to_address
 from spvfilter.cli.term.problems import Problems
 from spvfilter.network import REGTEST
-from spvfilter.watch import textfile
 from support.build import p2wpkh
 
 FILE = "blocks/blk00000.dat"
@@ -51,7 +50,7 @@ def test_many_files_with_problems_are_counted() -> None:
 
 def test_a_list_of_another_network_prints_two_lines(run: Any, block_file: Path, tmp_path: Path) -> None:
     watch = tmp_path / "list"
-    watch.write_text("".join(f"{address(number)}\n" for number in range(3 * textfile._MOST_PROBLEMS)))
+    watch.write_text("".join(f"{address(number)}\n" for number in range(3_000)))
     ran = run("scan", block_file, "--watch", watch)
     first, last = ran.err.splitlines()
     assert first == (

@@ -211,7 +211,7 @@ async def test_sessions_end_with_the_client(nothing_is_left: None, regtest_node:
     await client.__aenter__()
     async with ElectrumServer(client, port=0) as server, connected(server) as wallet:
         await client.__aexit__(None, None, None)
-        await asyncio.wait_for(wallet._reading, 20)
+        await asyncio.wait_for(wallet.reading, 20)
         with pytest.raises(OSError, match="Connect call failed"):
             await asyncio.open_connection("127.0.0.1", server.port or 0)
 

@@ -22,6 +22,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.store.scriptviews import OutputEffect, TxEffects, TxProof
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
+from support.headerchains import NOW, regular
 from support.locks import build_tx
 
 KEY = b"\x02" + bytes(32)
@@ -33,14 +34,18 @@ ONLY_16 = {"mempool.get_info", "blockchain.transaction.broadcast_package"}
 ONLY_14 = {"blockchain.relayfee"}
 
 
-def session(version: str | None = None, **limits: int) -> ElectrumSession:
+def wallet_state() -> WalletState:
+    """A wallet with one script on the genesis block."""
     chain, scripts = HeaderChain(REGTEST), KnownScripts()
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
     list(scripts.update(watch))
-    state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), lambda: 2_500, {})
+    return WalletState(chain, Histories(), scripts, HeaderProofs(chain), lambda: 2_500, {})
+
+
+def session(version: str | None = None, state: WalletState | None = None, **limits: int) -> ElectrumSession:
     bounds = ElectrumLimits(**limits)
-    made = ElectrumSession(state, bounds, ElectrumBudget(bounds), "127.0.0.1")
+    made = ElectrumSession(state or wallet_state(), bounds, ElectrumBudget(bounds), "127.0.0.1")
     if version is not None:
         assert made.answer("server.version", ["test", version]) == [SOFTWARE, version]
     return made
@@ -153,8 +158,8 @@ def test_arguments_may_be_given_by_name() -> None:
 
 
 def test_subscriber_gets_a_changed_status_once() -> None:
-    made = session("1.4.2")
-    histories = made._state.histories
+    state = wallet_state()
+    made, histories = session("1.4.2", state), state.histories
     assert made.answer("blockchain.scripthash.subscribe", [KNOWN.upper()]) is None
     assert made.script_notices({KNOWN}) == []
     assert histories.replace([wallet_tx(1)], [bytes([1]) * 32]) == {KNOWN}
@@ -186,13 +191,17 @@ def test_subscriptions_of_a_session_are_bounded() -> None:
 
 
 def test_header_subscriber_gets_only_new_tips() -> None:
-    made = session("1.4")
+    state = wallet_state()
+    made = session("1.4", state)
     assert made.header_notice() == []
     tip = {"height": 0, "hex": REGTEST.genesis.hex()}
     assert made.answer("blockchain.headers.subscribe", []) == tip
     assert made.header_notice() == []
-    made._tip = bytes(32)
+    header = regular(state.chain, 1)
+    state.chain.accept(header, NOW)
+    tip = {"height": 1, "hex": header.hex()}
     assert made.header_notice() == [("blockchain.headers.subscribe", (tip,))]
+    assert made.header_notice() == []
 
 
 def test_unknown_script_is_looked_for_and_then_answered_as_empty() -> None:
@@ -258,20 +267,22 @@ def test_only_transactions_of_the_wallet_are_proved() -> None:
 @pytest.mark.parametrize("number", [0, "0", " 0 ", "+0", 0.0])
 @pytest.mark.parametrize("flag", [True, 1, 1.0])
 def test_numbers_and_flags_are_taken_as_electrumx_takes_them(number: object, flag: object) -> None:
-    made = session("1.4")
+    state = wallet_state()
+    made = session("1.4", state)
     assert made.answer("blockchain.block.header", [number, number]) == REGTEST.genesis.hex()
     assert made.answer("blockchain.estimatefee", [number]) == -1
     question = made.answer("blockchain.transaction.get", ["ab" * 32, flag])
     assert isinstance(question, FindTransaction)
     assert isinstance(question.then(TxProof(TXID, RAW, TxStatus.PENDING, False, None, None, None, None)), dict)
-    made._state.histories.replace([wallet_tx(1, 0)])
+    state.histories.replace([wallet_tx(1, 0)])
     proof = made.answer("blockchain.transaction.id_from_pos", [number, number, flag])
     assert isinstance(proof, FindTransaction)
 
 
 def test_session_lists_its_latest_unknown_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spvfilter.electrum.session.MAX_UNKNOWN", 2)
-    made = session("1.4")
+    state = wallet_state()
+    made = session("1.4", state)
     hashes = [f"{number:064x}" for number in range(3)]
     for each in hashes:
         question = made.answer("blockchain.scripthash.get_balance", [each])
@@ -284,7 +295,7 @@ def test_session_lists_its_latest_unknown_scripts(monkeypatch: pytest.MonkeyPatc
     assert isinstance(question, ExploreScript)
     question.then()
     assert list(made.unknown) == [hashes[2], UNKNOWN]
-    list(made._state.scripts.update(watch))
+    list(state.scripts.update(watch))
     assert list(made.unknown) == hashes[2:]
 
 

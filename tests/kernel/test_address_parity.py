@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, strategies as st
@@ -54,10 +55,16 @@ def told(encode_address: Callable[[bytes, int, int, str], str | None], script: b
     return outcome(encode_address, script, network.p2pkh_version, network.p2sh_version, network.hrp)
 
 
+def decoded(text: str, network: Network) -> bytes:
+    """The script that address.py decodes without the fast path. Raises AddressError."""
+    with patch.object(slow, "decode_address", lambda *arguments: None):
+        return slow.address_to_script(text, network)
+
+
 def judge(text: str, network: Network) -> bytes | None:
     """The script that address.py decodes without the fast path. None if it refuses the text."""
     try:
-        return slow._decode(text, network)
+        return decoded(text, network)
     except AddressError:
         return None
 
@@ -188,7 +195,7 @@ def test_every_witness_program_is_encoded_and_decoded(version: int, network: Net
         assert texts[0] == texts[1]
         if version or size in (20, 32):
             assert isinstance(texts[0], str)
-            assert slow._decode(texts[0], network) == script
+            assert decoded(texts[0], network) == script
         else:
             assert texts[0] is None
 
@@ -224,7 +231,7 @@ def test_both_kernels_encode_any_script_the_same(seed: int) -> None:
             assert len(script) in (23, 25)
         elif isinstance(text, str):
             assert len(text) <= 90
-            assert slow._decode(text, network) == script
+            assert decoded(text, network) == script
 
 
 @pytest.mark.parametrize("encoder", [0, 1])

@@ -32,6 +32,7 @@ from spvfilter.store.store import Store
 from spvfilter.store.views import Balance
 from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.watch.watchlist import WatchList
+from support.engineparts import keep_events_in
 
 SCRIPT = b"\x00\x14" + bytes(20)
 OWN = {"call", "timeout"}  # names that LightClient does not need
@@ -280,7 +281,7 @@ def test_a_kept_event_goes_to_one_thread(served: Served) -> None:
     with client_of(served) as client:
         until_synced(client)
         events = client.events()
-        events._kept = Contested([Progress(Phase.BLOCKS, 1, 2)])
+        keep_events_in(events, Contested([Progress(Phase.BLOCKS, 1, 2)]))
         served.mine()
         with client.timeout(60):
             for _ in range(2):
@@ -346,7 +347,7 @@ def test_an_exit_ends_the_waits_of_other_threads(served: Served) -> None:
         def call() -> None:
             try:
                 client.call(lambda light: entered.wait(1))
-                client._call(lambda light: asyncio.sleep(3_600))
+                client.wait_confirmed(bytes(32))
             except NotRunningError as error:
                 ended.append(error)
 
@@ -373,7 +374,7 @@ def test_ctrl_c_ends_any_wait_and_leaves_nothing_open(served: Served, wait: str,
         if wait == "events":
             for _ in client.events():
                 pass
-        client._call(lambda light: asyncio.sleep(3_600))
+        client.wait_confirmed(bytes(32))
     assert seen[0] - pressed[0] < SOON_S + MARGIN_S
     assert TURN_S < SOON_S
     Store.open(tmp_path / "w.db", REGTEST).close()

@@ -25,6 +25,7 @@ from spvfilter.wire.messages.filters import CFHeaders, CFilter
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support.lightworld import FAST, Books, Run, World, place, running, where
+from support.regtests import wake
 
 LIMITS = replace(FAST, filters=100)
 LIED_ABOUT = 1_003  # height
@@ -201,11 +202,6 @@ async def test_a_slow_honest_peer_wins_against_seven_liars() -> None:
             books = await truth(run, 7)
             assert causes(books).keys() == {where(liar) for liar in liars}
             assert set(causes(books).values()) == {Lie.FALSE_FILTER_HEADER}
-
-
-def wake(node: Node) -> None:
-    for connection in node._connections:
-        connection.wake()
 
 
 async def test_a_stored_lie_is_reverted_after_a_restart(tmp_path: Path) -> None:

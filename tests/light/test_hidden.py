@@ -24,6 +24,7 @@ from spvfilter.wire.messages import Message, table as wire
 from spvfilter.wire.messages.inventory import InvItem, InvType
 from spvfilter.wire.session import Session
 from support.lightworld import FAST, LOCKS, World, key, running
+from support.regtests import wake
 
 
 class Omits(Responder):
@@ -101,10 +102,11 @@ async def test_two_early_liars_hide_nothing_from_six_honest_peers() -> None:
         await run.until(lambda books: any(isinstance(event, BlockConnected) for event in books.events))
         assert not run.books.confirmed()
         Holding.is_free = True
-        for connection in [each for node in honest for each in node._connections]:
-            assert isinstance(connection.responder, Holds)
-            connection.responder.free()
-            connection.wake()
+        for node in honest:
+            for responder in node.responders:
+                assert isinstance(responder, Holds)
+                responder.free()
+            wake(node)
         for _ in range(3):
             world.receive(LOCKS[1])
             world.regtest.mine()

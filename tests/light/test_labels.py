@@ -26,6 +26,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
+from support.engineparts import engine_of
 from support.lightworld import LOCKS, STRANGER, World, running
 
 ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
@@ -67,7 +68,7 @@ async def test_waiting_label_is_used_when_its_address_is_added(tmp_path: Path) -
     other = script_to_address(STRANGER.script_pubkey, REGTEST) or ""
     async with Node(world.regtest) as node:
         async with running(world, node, store=path) as run:
-            client, watch = run.client, run.client._checked().engine.books.watch
+            client, watch = run.client, engine_of(run.client).books.watch
             await client.import_labels([Label("addr", FOREIGN, "later"), Label("addr", other, "rent")])
             await client.add_account("alice", FOREIGN)
             await client.add_address(other, "mine")  # the label of the call precedes the waiting one
@@ -125,7 +126,7 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
         await removals[0]
         assert computed.is_set()
         assert told.is_set()
-        for watched in (client.watch, client._checked().engine.books.watch):
+        for watched in (client.watch, engine_of(client).books.watch):
             assert watched.label(watched.table.find(EntryKind.SCRIPT, scripts[50])) == "later"
 
 
@@ -158,7 +159,7 @@ async def test_labels_are_imported_beside_a_removal(tmp_path: Path, monkeypatch:
             await client.import_labels([Label("addr", FOREIGN, "gone"), Label("addr", ADDRESS, "rent")])
             await removal
             assert [each.label for each in await client.labels()] == ["rent"]
-            inside = client._checked().engine.books.watch
+            inside = engine_of(client).books.watch
             assert [inside.label(number) for number in range(len(inside))] == ["rent"]
         assert [watch.label(number) for number in range(len(watch))] == ["rent"]
 

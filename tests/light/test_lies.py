@@ -34,6 +34,7 @@ from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
 from support.build import sha256d
 from support.lightworld import START, World, running
 from support.nodeclient import MAGIC
+from support.sessionparts import send_raw
 
 
 class WithholdsTxs(Responder):
@@ -105,23 +106,23 @@ class SkipsBlocks(Responder):
 
 class BreaksMessages(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing.extend(envelope(b"merkleblock", b"\x01" * 90))
+        send_raw(self.session, envelope(b"merkleblock", b"\x01" * 90))
 
 
 class BreaksChecksums(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing.extend(envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0"))
+        send_raw(self.session, envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0"))
 
 
 class SendsGarbage(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing.extend(b"\xa5" * 5_000)
+        send_raw(self.session, b"\xa5" * 5_000)
 
 
 class SendsTooMuch(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         start = envelope(b"block", b"")[:16]
-        self.session._stream.outgoing.extend(start + (4_000_001).to_bytes(4, "little") + bytes(4))
+        send_raw(self.session, start + (4_000_001).to_bytes(4, "little") + bytes(4))
 
 
 def envelope(command: bytes, payload: bytes, checksum: bytes | None = None) -> bytes:

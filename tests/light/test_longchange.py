@@ -12,6 +12,7 @@ from spvfilter.light.engine.effects import Effect, Wake
 from spvfilter.light.engine.inputs import Committed, Input, Instant, Tick
 from spvfilter.node.server import Node
 from support.build import TxIn, TxOut, tx
+from support.engineparts import engine_of, queue_of, running_of
 from support.lightworld import World, running
 from support.locks import LOCKS, STRANGER, build_tx
 
@@ -27,9 +28,7 @@ async def test_an_abandoned_transaction_is_stored_after_a_long_change(monkeypatc
         txid = (await run.client.broadcast(raw)).txid
         await run.until(lambda books: books.waiting() == {txid})
         monkeypatch.setattr(longchange, "AT_ONCE", 1)
-        assert run.client._running is not None
-        engine = run.client._running.engine
-        engine._mempool._queue.put(
+        queue_of(engine_of(run.client)).put(
             tx([TxIn(bytes([1]) * 32, 0)], [TxOut(1_000, LOCKS[1].script_pubkey)] * 300), "a group"
         )
         await run.client.abandon(txid)
@@ -44,9 +43,9 @@ async def test_inputs_in_each_turn_let_a_due_tick_pass(monkeypatch: pytest.Monke
         return [Wake(now.monotonic)]
 
     async with LightClient(world.watch(), peers=["127.0.0.1:1"]) as client:
-        assert client._running is not None
-        monkeypatch.setattr(client._running.engine, "step", step)
+        running = running_of(client)
+        monkeypatch.setattr(running.engine, "step", step)
         for _ in range(100):  # a peer that sends without a pause
-            client._running.feed(Committed(-1))
+            running.feed(Committed(-1))
             await asyncio.sleep(0)
     assert sum(isinstance(each, Tick) for each in taken) > 50

@@ -23,7 +23,9 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wire.events import Service
 from support import lightworld
+from support.engineparts import engine_of
 from support.lightworld import FAST, START, Run, World, place, running, where
+from support.regtests import wake
 from support.vectors import effort
 
 
@@ -245,16 +247,16 @@ async def test_a_node_with_three_names_is_connected_once(
             assert all(
                 "the same node as" in str(warning.error) and not warning.banned for warning in run.books.warnings
             )
-            assert len(run.client._checked().engine.pool.ready()) == 1
+            assert len(engine_of(run.client).pool.ready()) == 1
             for _ in range(3):
                 world.grow(1, share=1.0)
                 await run.synced(world)
-                assert len(node._connections) == 1
+                assert len(node.responders) == 1
             assert run.books.synced is not None
             assert run.books.synced.proven_height == -1
-            for connection in list(node._connections):
-                connection.responder.end("gone")
-                connection.wake()
+            for responder in node.responders:
+                responder.end("gone")
+            wake(node)
             world.grow(1, share=1.0)
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
@@ -329,7 +331,7 @@ async def test_a_witness_that_joins_a_running_search_is_not_accused(seed: int) -
         assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
         # every block was compared
-        assert all(len(span.witnesses.groups) == 2 for span in run.client._checked().engine.coverage.unwitnessed)
+        assert all(len(span.witnesses.groups) == 2 for span in engine_of(run.client).coverage.unwitnessed)
 
 
 async def test_blocks_after_a_reorganization_are_still_compared() -> None:

@@ -24,6 +24,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from support.engineparts import engine_of
 from support.lightworld import FAST, START, Run, World, running, where
 from support.socksserver import IPV4, NAME, SocksProxy
 
@@ -287,7 +288,7 @@ async def test_failed_seeds_cause_warnings_and_working_seeds_are_used(
             await run.synced(world)
             assert {place[:4] for place in run.books.confirmed()} == {place[:4] for place in world.scan()}
             assert sorted(asked) == sorted([*SEEDS, *(f"x49.{seed}" for seed in SEEDS)])
-            assert len(node._connections) == 1  # two seed names return the same address
+            assert len(node.responders) == 1  # two seed names return the same address
             told = {warning.address: str(warning.error) for warning in run.books.warnings}
             assert told.keys() == {"seed.one.example", "seed.three.example"}
             assert "not known" in told["seed.one.example"]
@@ -350,7 +351,7 @@ async def connected(client: LightClient, addresses: set[str]) -> None:
     """Wait until these addresses are connected."""
     async with asyncio.timeout(20):
         # no event reports it
-        while not addresses <= {peer.address for peer in client._checked().engine.pool.ready()}:  # noqa: ASYNC110
+        while not addresses <= {peer.address for peer in engine_of(client).pool.ready()}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -385,7 +386,7 @@ async def test_gossiped_addresses_are_connected_only_with_discovery(monkeypatch:
                 await Run(client).synced(world)
                 if discover:
                     await connected(client, {where(foreign)})
-                assert bool(foreign._connections) == discover
+                assert bool(foreign.responders) == discover
 
 
 def test_discovery_on_a_network_without_seeds_is_refused() -> None:

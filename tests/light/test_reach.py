@@ -17,6 +17,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
 from spvfilter.watch.watchlist import WatchList
+from support.engineparts import block_requests_of, running_of
 
 
 def script(index: int) -> bytes:
@@ -79,7 +80,7 @@ async def test_index_beyond_the_room_of_a_bip37_filter_is_refused() -> None:
 async def test_block_is_fetched_whole(mode: str, nothing_is_left: None) -> None:
     async with entered(mode=mode) as (node, client):
         tip = node.regtest.chain.tip
-        running = client._checked()
+        running = running_of(client)
         found = await asyncio.gather(running.fetch_block(tip.hash), running.fetch_block(tip.hash))
         assert list(found) == [tip.raw] * 2
         with pytest.raises(ParameterError, match="not in the best chain"):
@@ -88,10 +89,10 @@ async def test_block_is_fetched_whole(mode: str, nothing_is_left: None) -> None:
 
 async def test_cancelled_fetch_leaves_no_request(nothing_is_left: None) -> None:
     async with entered() as (node, client):
-        running = client._checked()
+        running = running_of(client)
         fetching = asyncio.create_task(running.fetch_block(client.chain.hash_at(50)))
         await asyncio.sleep(0)
         fetching.cancel()
         await asyncio.gather(fetching, return_exceptions=True)
-        assert (len(running.engine._blocks), running.engine._fetches._open) == (0, {})
+        assert not len(block_requests_of(running.engine))
         assert await running.fetch_block(client.chain.hash_at(50)) == node.regtest.chain.active[50].raw

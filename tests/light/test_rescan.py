@@ -23,6 +23,7 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
+from support.engineparts import written
 from support.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -36,13 +37,13 @@ async def found(run: Run) -> set[Place]:
 
 async def again(run: Run, world: World) -> Books:
     """Take all events until the requested search ends."""
-    running, stream = run.client._checked(), run._events
+    stream = run.stream
 
     def is_next() -> bool:
-        return bool(stream._page) or running.hub.is_behind(stream._at) or running.hub.next(stream._at) is not None
+        return not stream.is_current
 
     while True:
-        await running._database.drain()
+        await written(run.client)
         while is_next():
             run.books.take(await anext(stream))
         status = await run.client.status()

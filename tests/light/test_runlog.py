@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, PeerError, StoreFullError
+from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import Connect, Drop, Effect, Emit
 from spvfilter.light.engine.inputs import Input, Instant, Lost, PeerConnected
 from spvfilter.light.events import Mode, PeerWarning, Synced
@@ -44,16 +45,16 @@ class Logged(Client):
 
     def start(self) -> None:
         self.stop()
-        self.engine = self._make()
-        self.log = RunLog("virtual", self.engine, self._now())
-        effects = self.engine.start(self._now())
-        self.log.start(effects, self._now())
+        self.engine = self.make()
+        self.log = RunLog("virtual", self.engine, self.now())
+        effects = self.engine.start(self.now())
+        self.log.start(effects, self.now())
         self._carry_out(effects)
 
     def report(self, event: Input) -> None:
-        effects = self.engine.step(event, self._now())
-        self.log.step(event, effects, self._now())
-        self.log.reported([each.event for each in effects if isinstance(each, Emit)], self._now())
+        effects = self.engine.step(event, self.now())
+        self.log.step(event, effects, self.now())
+        self.log.reported([each.event for each in effects if isinstance(each, Emit)], self.now())
         self._carry_out(effects)
 
 
@@ -110,13 +111,13 @@ async def test_an_unreachable_peer_is_logged_once(caplog: pytest.LogCaptureFixtu
 def test_an_hour_without_network_takes_one_line(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
     virtual.pass_time(600)
-    assert virtual.engine.status.is_synced(virtual._now())
+    assert virtual.engine.status.is_synced(virtual.now())
     caplog.clear()
     up = [node for node in virtual.swarm.nodes if node.is_up]
     for node in up:
         node.is_up = False
-    for peer in list(virtual._lines):
-        virtual._end(peer)
+    for peer in list(virtual.lines):
+        virtual.end(peer)
     virtual.pass_time(3_600)
     said = lines(caplog)
     assert len(having("no peer is connected", said)) == 1
@@ -134,8 +135,8 @@ def test_silence_of_all_peers_is_logged_once(virtual: Logged, caplog: pytest.Log
     virtual.wait_useful()
     virtual.pass_time(1_810)  # the tip is old, so the client has requested new blocks
     height = virtual.engine.chain.height
-    virtual._connect = lambda peer, address: None  # type: ignore[method-assign]
-    virtual._lines.clear()  # connections stay, but nothing arrives
+    virtual.connect = lambda peer, address: None  # type: ignore[method-assign]
+    virtual.lines.clear()  # connections stay, but nothing arrives
     virtual.pass_time(3 * 3_600)
     assert having("no longer synced", lines(caplog)) == [f"no longer synced: no connected peer confirms block {height}"]
 
@@ -147,7 +148,7 @@ def test_feelers_and_their_failures_are_not_logged(virtual: Logged, caplog: pyte
     assert not having("no peer", said)
     assert not having("no connection", said)
     told = len(having(": connected: ", said)) - len(having(": disconnected: ", said))
-    assert told == len([peer for peer in virtual.engine.pool.connected() if peer.number in virtual.log._peers])
+    assert told == len([peer for peer in virtual.engine.pool.connected() if peer.purpose is not Purpose.FEELER])
 
 
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
@@ -218,11 +219,10 @@ def test_text_of_peers_is_escaped(text: str) -> None:
 
 def test_a_user_agent_is_escaped(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
-    number = next(iter(virtual.log._peers))
-    virtual.log._connected(
-        PeerConnected(number, "1.2.3.4", 0, 5, True, True, "/a/\n\x1b[31mINFO fake", 0), virtual._now()
-    )
-    assert having("fake", lines(caplog))[0].endswith(r"connected: /a/\x0a\x1b[31mINFO fake, block 5")
+    virtual.agent = "/a/\n\x1b[31mINFO fake"
+    virtual.end(virtual.ready[0].number)
+    virtual.pass_time(600)
+    assert r"connected: /a/\x0a\x1b[31mINFO fake, block 10" in having("fake", lines(caplog))[0]
 
 
 @pytest.mark.parametrize(

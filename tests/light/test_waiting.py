@@ -24,6 +24,7 @@ from spvfilter.node.server import Node
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.watchlist import WatchList
+from support.engineparts import store_of
 from support.lightworld import STRANGER, Books, World, running
 from support.locks import build_tx
 
@@ -194,7 +195,7 @@ async def test_a_failed_client_raises_its_error_at_every_call(
                 def full(*batches: object) -> None:
                     raise StoreFullError("the disk is full")
 
-                monkeypatch.setattr(client._checked()._store, "commit", full)
+                monkeypatch.setattr(store_of(client), "commit", full)
                 wait = asyncio.create_task(client.wait_confirmed(bytes(32)))
                 world.receive()
                 world.regtest.mine()

@@ -21,11 +21,12 @@ from spvfilter.wallet.reader import WalletStore
 from support.ledger import check_ledger
 from support.lightworld import LOCKS, STRANGER, World, running, where
 from support.locks import build_tx
+from support.regtests import miner_coins
 
 
 def conflicting(regtest: Regtest, value: int) -> bytes:
     """Return a payment to the wallet from the same coins at each call. A lower value means a higher fee."""
-    coins, _ = regtest._wallet.choose(90_000)
+    coins = miner_coins(regtest, 90_000)
     return build_tx([replace(regtest.lock.spends(coin), sequence=0xFFFFFFFD) for coin in coins], [LOCKS[0].pays(value)])
 
 

@@ -40,10 +40,13 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 WAYS = pytest.mark.parametrize("way", ["rest", "rpc"])
 
 
-def opened(core: CoreNode, way: str, pauses: Pauses | None = None) -> AbstractAsyncContextManager[FullNode]:
+def opened(
+    core: CoreNode, way: str, pauses: Pauses | None = None, limits: RpcLimits | None = None
+) -> AbstractAsyncContextManager[FullNode]:
     core.rest = way == "rest"
     credentials = Password(USER, PASSWORD) if way == "rpc" else None
-    return FullNode.open(core.url, REGTEST, credentials=credentials, patience=(pauses or Pauses()).patience())
+    patience = (pauses or Pauses()).patience()
+    return FullNode.open(core.url, REGTEST, credentials=credentials, limits=limits, patience=patience)
 
 
 def about(
@@ -377,11 +380,9 @@ async def test_an_endless_response_has_a_time_limit(core: CoreNode, way: str, mo
         await asyncio.Event().wait()
         return None
 
-    async with opened(core, way) as node:
-        # both APIs have this attribute
-        monkeypatch.setattr(node._api._http, "_limits", RpcLimits(answer_s=0.02))  # type: ignore[attr-defined]
+    async with opened(core, way, limits=RpcLimits(answer_s=0.5)) as node:
         core.faults.append(lambda request: slow(request) if request.about(BLOCK[way]) else None)
-        with pytest.raises(NodeUnreachableError, match=r"no answer within 0.02 s"):
+        with pytest.raises(NodeUnreachableError, match=r"no answer within 0.5 s"):
             await node.block(core.hashes[3])
     assert asked.is_set()
 
@@ -462,7 +463,7 @@ async def test_a_password_repeated_by_the_node_is_not_quoted(core: CoreNode, cap
 )
 async def test_the_chain_info_of_the_node_is_checked(core: CoreNode, way: str, wrong: dict[str, object]) -> None:
     async with opened(core, way) as node:
-        info = core._info() | wrong
+        info = core.info() | wrong
         core.faults.append(
             about(
                 "chaininfo" if way == "rest" else "getblockchaininfo",
@@ -526,7 +527,7 @@ async def test_a_chain_that_changes_during_listing_is_listed_again(
 async def test_listing_a_chain_that_always_changes_ends(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
-        info = core._info() | {"blocks": len(core.blocks) + 5}  # the node always has fewer blocks than it states
+        info = core.info() | {"blocks": len(core.blocks) + 5}  # the node always has fewer blocks than it states
         core.faults.append(
             about(
                 "chaininfo" if way == "rest" else "getblockchaininfo",

@@ -85,7 +85,7 @@ def test_unspent_outputs_are_read(found: list[Spent | None]) -> None:
     points = [number.to_bytes(32, "little") + number.to_bytes(4, "little") for number in range(len(found))]
     node = CoreNode(SilentChain(Wallet()).blocks[:1])
     node.coins = {point: coin for point, coin in zip(points, found, strict=True) if coin is not None}
-    body = node._utxos(names)
+    body = node.utxos(names)
     assert parsed_utxos(body, len(found), NODE) == [coin and TxOut(coin.value, coin.script) for coin in found]
     for cut in range(len(body)):
         with pytest.raises(NodeAnswerError):

@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -263,7 +264,7 @@ async def test_a_failure_in_a_thread_is_raised_in_order(
     works = getattr(scan.Scan, name)
     lock, calls = threading.Lock(), []
 
-    def fails(self: scan.Scan[object], batch: scan._Batch, buffer: ReadBuffer) -> object:
+    def fails(self: scan.Scan[object], batch: Any, buffer: ReadBuffer) -> object:
         with lock:
             calls.append(batch)
         if batch.results[0].block.ref.hash == block_hash(blocks[number]):

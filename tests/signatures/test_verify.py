@@ -188,7 +188,7 @@ def test_a_signature_with_high_s_is_valid_but_not_relayed() -> None:
         tx, spent, inputs = signed_tx([(kind, 5_000)], PAID, [1])
         digest_type = {"pkh": SigHashes(tx, spent).legacy, "wpkh": SigHashes(tx, spent).segwit}[kind.name]
         key = 3 if kind.name == "pkh" else 5
-        digest = digest_type(0, signing._pkh(signing.public(key)), 1)
+        digest = digest_type(0, signing.pkh_script(signing.public(key)), 1)
         assert digest is not None
         signature = signing.der(signing.high_s(signing.curve().sign_ecdsa(signing.secret(key), digest))) + b"\x01"
         if kind.name == "pkh":
@@ -222,7 +222,7 @@ def test_a_hybrid_key_is_valid_if_its_first_byte_fits() -> None:
     fitting = 6 + key[64] % 2
     for first, expected in ((fitting, Validity.VALID), (13 - fitting, Validity.WRONG)):
         data = hybrid(key, first)
-        script = signing._pkh(data)
+        script = signing.pkh_script(data)
         spent = [TxOut(5_000, script)]
         unsigned = Transaction.parse(build_tx([TxIn(OutPoint(bytes(32), 1))], PAID))
         digest = SigHashes(unsigned, spent).legacy(0, script, 1)

@@ -48,7 +48,7 @@ class Connection:
         self._report = report
         self._tokens: dict[int, int] = {}  # tokens of fences, by nonce
         self._timer: Timer | None = None
-        self._session = Session(
+        self.session = Session(
             settings,
             Role.OUTBOUND,
             draw_nonce=partial(rng.getrandbits, 64),
@@ -57,28 +57,28 @@ class Connection:
             stream=None if v2 is V2Policy.OFF else V2Stream(REGTEST.magic, Role.OUTBOUND, rng.randbytes, LIMITS),
         )
         quality = node.behaviour.quality()
-        self.end = node.accept(Pipe(timeline, rng, quality, self._arrived))
+        self.end = node.accept(Pipe(timeline, rng, quality, self.arrived))
         self.pipe = Pipe(timeline, rng, quality, self.end.arrived)
-        self._flush()
+        self.flush()
         self._set_timer()
 
     @property
     def is_ready(self) -> bool:
         """Return True if messages can be sent."""
-        return self.is_open and self._session.ready is not None
+        return self.is_open and self.session.ready is not None
 
     def send(self, message: Message) -> None:
         """Send a message after the handshake."""
         if self.is_open:
             self.sent[command_of(message)] += 1
-            self._session.send(message)
-            self._flush()
+            self.session.send(message)
+            self.flush()
 
     def fence(self, token: int) -> None:
         """Send a ping. The pong is reported with this token."""
         if self.is_open:
-            self._tokens[self._session.fence(self._timeline.now)] = token
-            self._flush()
+            self._tokens[self.session.fence(self._timeline.now)] = token
+            self.flush()
 
     def cut(self) -> None:
         """Make the connection half-open: nothing arrives on either side."""
@@ -94,28 +94,28 @@ class Connection:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _arrived(self, data: bytes | None) -> None:
+    def arrived(self, data: bytes | None) -> None:
         if not self.is_open:
             return
         if data is None:
-            self._session.receive_eof()
+            self.session.receive_eof()
         else:
             self.heard_at = self._timeline.now
-            self._session.receive_data(data)
+            self.session.receive_data(data)
         self._take()
 
     def _take(self) -> None:
-        while self.is_open and (event := self._session.next_event()) is not None:
-            self._flush()
+        while self.is_open and (event := self.session.next_event()) is not None:
+            self.flush()
             match event:
                 case Ready():
-                    self._report(self._connected(event))
+                    self._report(self.connected(event))
                 case SessionEnded(error):
                     self.abort()
                     self._report(Lost(self.number, error or ConnectionAbortedError("closed")))
-                case _ if self._session.ready is not None:
+                case _ if self.session.ready is not None:
                     events = (
-                        [event, *self._session.more_events()]
+                        [event, *self.session.more_events()]
                         if isinstance(event, Received | ReceivedFilters)
                         else [event]
                     )
@@ -125,10 +125,10 @@ class Connection:
                 case _:
                     pass
         if self.is_open:
-            self._flush()
+            self.flush()
             self._set_timer()
 
-    def _connected(self, ready: Ready) -> PeerConnected:
+    def connected(self, ready: Ready) -> PeerConnected:
         version = ready.version
         return PeerConnected(
             self.number,
@@ -139,20 +139,20 @@ class Connection:
             ready.wtxid_relay,
             version.agent,
             version.timestamp,
-            self._session.transport,
+            self.session.transport,
         )
 
-    def _flush(self) -> None:
-        if data := self._session.data_to_send():
+    def flush(self) -> None:
+        if data := self.session.data_to_send():
             self._keep(self.node.host, data)
             self.pipe.send(data)
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._session.deadline is not None:
-            self._timer = self._timeline.at(self._session.deadline, self._tick)
+        if self._timer is None and self.session.deadline is not None:
+            self._timer = self._timeline.at(self.session.deadline, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         if self.is_open:
-            self._session.tick(self._timeline.now)
+            self.session.tick(self._timeline.now)
             self._take()

@@ -158,7 +158,7 @@ class Process:
         self.most_walked = 0  # records of components in one step
         self._moment = (-1.0, 0)  # the present moment, and the number of steps in it
         self._timer: Timer | None = None
-        self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
+        self.lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
         network = REGTEST if discovery is None else discovery.network
         self.watch = WatchList(network)
         for script in scripts:
@@ -320,7 +320,7 @@ class Process:
             case Wake(at):
                 if self._timer is not None:
                     self._timer.cancel()
-                self._timer = self._timeline.at(at + self._rng.random() * self._lateness, self._ring)
+                self._timer = self._timeline.at(at + self._rng.random() * self.lateness, self._ring)
             case Work(token, function):
                 self._work(token, function)
             case Connect() as effect:

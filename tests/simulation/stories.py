@@ -14,18 +14,21 @@ from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.inputs import Input, Instant, Tick
 from spvfilter.light.engine.outbox import COMMIT
 from spvfilter.light.engine.tasks import Announced, First, Moment, Task, Tasks, Wait
+from support.engineparts import context_of
 
 _STOPS = 0.05
 """Share of the steps after which a task is cancelled."""
 _STOPS_AT_COMMIT = 0.5
 """Share of the steps after which a task that waits for a commit is cancelled. Few steps have one."""
-_HOLDERS = (MethodType, CellType, tuple, filterquestions._Range, filterquestions._Flight)
-"""Objects that set a wait: a stored call, or an open question, which is dropped with its peer."""
+_HOLDERS = (MethodType, CellType, tuple)
+"""Stored calls, which set a wait."""
+_QUESTIONS = filterquestions.__name__
+"""The module of open questions, which also set a wait, and are dropped with their peer."""
 
 
 def check_stories(engine: EngineLike) -> None:
     """Alive: no task of the engine waits for something that cannot come. Raises Violation."""
-    tasks = engine._context.tasks
+    tasks = context_of(engine).tasks
     for task in tasks.all:
         if task.waits is not None and not _may_come(tasks, task.waits):
             raise Violation("alive", f"the story {task.what} waits for {task.waits.what}, which cannot come")
@@ -43,7 +46,10 @@ def _may_come(tasks: Tasks, wait: Wait[Any]) -> bool:
         case First(waits=waits):
             return any(_may_come(tasks, each) for each in waits)
         case _:
-            return any(isinstance(each, _HOLDERS) for each in gc.get_referrers(wait))
+            holders = gc.get_referrers(wait)
+            return any(
+                isinstance(each, _HOLDERS) or type(each).__module__ == filterquestions.__name__ for each in holders
+            )
 
 
 def stopping(make: Make, rng: random.Random) -> Make:
@@ -55,11 +61,11 @@ def stopping(make: Make, rng: random.Random) -> Make:
 
         def step(event: Input, now: Instant) -> list[Effect]:
             effects = true(event, now)
-            tasks = engine._context.tasks
+            tasks = context_of(engine).tasks
             storing = [task for task in tasks.all if task.waits is not None and task.waits.what == COMMIT]
             if (storing and rng.random() < _STOPS_AT_COMMIT) or (tasks.all and rng.random() < _STOPS):
                 rng.choice(storing or list(tasks.all)).cancel()
-                engine._context.changed()
+                context_of(engine).changed()
                 effects += true(Tick(), now)
             return effects
 

@@ -15,6 +15,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.transport import Transport, V2Policy
+from support.sessionparts import unsent
 from support.stage import Prompt, Stage, stage
 
 pytestmark = pytest.mark.v2
@@ -38,7 +39,7 @@ def transports(world: Stage) -> set[tuple[str, Transport]]:
     """The class of each connected node, and the transport of its connection."""
     assert world.process is not None
     connections = world.process.connections.values()
-    return {(type(each.node.behaviour).__name__, each._session.transport) for each in connections if each.is_ready}
+    return {(type(each.node.behaviour).__name__, each.session.transport) for each in connections if each.is_ready}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -81,13 +82,13 @@ def test_silent_node_is_not_connected_without_encryption(tmp_path: Path, monkeyp
     monkeypatch.setattr(NodeEnd, "arrived", lambda end, data: None)
     with stage(tmp_path, Mode.COMPACT, Encrypted, v2=V2Policy.PREFER) as world:
         sent: list[bytes] = []
-        flush = Connection._flush
+        flush = Connection.flush
 
         def noted(connection: Connection) -> None:
-            sent.append(bytes(connection._session._stream.outgoing[:4]))
+            sent.append(unsent(connection.session)[:4])
             flush(connection)
 
-        monkeypatch.setattr(Connection, "_flush", noted)
+        monkeypatch.setattr(Connection, "flush", noted)
         world.boot()
         world.pass_time(600)
         errors = [warning.error for warning in world.warnings]
@@ -96,15 +97,15 @@ def test_silent_node_is_not_connected_without_encryption(tmp_path: Path, monkeyp
 
 
 def test_a_flipped_bit_costs_the_connection_and_bans_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrived = Connection._arrived
+    arrived = Connection.arrived
 
     def damaged(connection: Connection, data: bytes | None) -> None:
-        is_ready = connection._session.ready is not None
+        is_ready = connection.session.ready is not None
         if data and is_ready and isinstance(connection.node.behaviour, Damaging):
             data = data[:-1] + bytes([data[-1] ^ 1])
         arrived(connection, data)
 
-    monkeypatch.setattr(Connection, "_arrived", damaged)
+    monkeypatch.setattr(Connection, "arrived", damaged)
     with stage(tmp_path, Mode.COMPACT, Damaging, Encrypted, v2=V2Policy.PREFER) as world:
         world.boot()
         world.wait_synced(within=120)

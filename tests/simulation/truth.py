@@ -20,6 +20,7 @@ from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction, TxIn
 from support.locks import LOCKS, STRANGER, build_tx, check_signed, key
+from support.regtests import accept_replacements, copy_filters, mine_unlike_others, recount
 
 START = 1_700_000_000  # Unix time, when a life begins
 TEMPLATES = 8
@@ -162,7 +163,7 @@ class Truth:
 
     def bump(self, tx: Transaction, fee: int) -> list[bytes]:
         """A conflicting transaction. Nodes accept it as a replacement from now on if its fee is high enough."""
-        self.regtest.mempool._replaces = True
+        accept_replacements(self.regtest)
         self.replaced_at = self._now()
         return self.rival(tx.inputs, self.regtest.chain.coins, fee)
 
@@ -227,7 +228,7 @@ class Truth:
                 if oracle.txid(raw) == old.txid:
                     return  # the same transaction
                 self.regtest.mempool.remove_for([Transaction.parse(raw)])
-                self.regtest._wallet.recount()
+                recount(self.regtest)
                 self.replaced_at = self._now()
                 try:
                     self.regtest.submit_tx(raw)
@@ -333,10 +334,9 @@ def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
     made.chain.blocks = dict(original.chain.blocks)
     made.chain.coins = dict(original.chain.coins)
     made.chain.active = list(original.chain.active)
-    made.filters._filters.update(original.filters._filters)
-    made.filters._headers.update(original.filters._headers)
-    made._extra = count(1_000_000)
-    made._wallet.recount()
+    copy_filters(original, made)
+    mine_unlike_others(made)
+    recount(made)
     return made
 
 

@@ -203,7 +203,7 @@ class World:
             self._hear,
             self._ended,
             self._overheard,
-            self._sent,
+            self.sent,
             self._answered,
             self._is_prompt,
             self._give,
@@ -246,7 +246,7 @@ class World:
         self.agreed.heard(host, message)
         self.fetched.heard(message)
 
-    def _sent(self, peer: int, message: Message, is_private: bool) -> None:
+    def sent(self, peer: int, message: Message, is_private: bool) -> None:
         self.privacy.sent(message)
         self.fetched.sent(peer, message)
         if self.user is not None:

@@ -19,6 +19,7 @@ from spvfilter.node import server
 from spvfilter.node.regtest import Regtest
 from spvfilter.wire.codec import Frame
 from spvfilter.wire.session import Session
+from support.sessionparts import ping, pings_sent_at
 
 sys.path.insert(0, str(Path(os.environ["CORE_TESTS"], "test/functional")))
 TestNode: Any = importlib.import_module("test_framework.test_node").TestNode
@@ -80,8 +81,8 @@ class MockedConnection(server.ServerConnection):
         assert isinstance(session, MockedSession)
         delays: list[int] = getattr(session, "delays", [])
         found = {"pingtime": delays[-1], "minping": min(delays)} if delays else {}
-        if session._pings:
-            found["pingwait"] = round(now() - min(sent for sent, _ in session._pings.values()))
+        if waiting := pings_sent_at(session):
+            found["pingwait"] = round(now() - min(waiting))
         return found
 
     def tick(self) -> None:
@@ -90,7 +91,7 @@ class MockedConnection(server.ServerConnection):
 
     def ping(self) -> None:
         if self.is_open:
-            self.responder.session._ping(now(), fence=False)
+            ping(self.responder.session, now())
             self.wake()
 
 

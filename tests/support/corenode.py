@@ -208,7 +208,7 @@ class CoreNode:
             return response(503, f"Service temporarily unavailable: {self.warming_up}\r\n".encode())
         kind, _, rest = path.partition("/")
         if path == "chaininfo.json":
-            return response(200, json.dumps(self._info()).encode() + b"\n", JSON)
+            return response(200, json.dumps(self.info()).encode() + b"\n", JSON)
         if path == "mempool/contents.json?verbose=false":
             names = [txid[::-1].hex() for txid in (*self.mempool, *self.gone)]
             return response(200, json.dumps({name: {} for name in names} if self.old_mempool else names).encode(), JSON)
@@ -237,7 +237,7 @@ class CoreNode:
     def _outputs(self, kind: str, rest: str) -> bytes | None:
         """The response with unspent outputs, or with the outputs that a block spends; None for other requests."""
         if kind == "getutxos":
-            return response(200, self._utxos(rest.removesuffix(".bin").split("/")), BINARY)
+            return response(200, self.utxos(rest.removesuffix(".bin").split("/")), BINARY)
         if rest.endswith(".json"):
             digest = bytes.fromhex(rest.removesuffix(".json"))[::-1]
             return response(200, json.dumps(self._details(digest)).encode(), JSON)
@@ -248,7 +248,7 @@ class CoreNode:
             return response(200, self.spent[digest], BINARY)
         return None
 
-    def _utxos(self, names: Sequence[str]) -> bytes:
+    def utxos(self, names: Sequence[str]) -> bytes:
         """The answer to getutxos for outpoints such as TXID-N."""
         pairs = [name.split("-") for name in names]
         points = [bytes.fromhex(txid)[::-1] + int(n).to_bytes(4, "little") for txid, n in pairs]
@@ -281,7 +281,7 @@ class CoreNode:
         at = self.hashes.index(digest)
         return response(200, b"".join(raw[:80] for raw in self.blocks[at : at + int(count)]), BINARY)
 
-    def _info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
         height = len(self.blocks) - 1
         name = {"mainnet": "main", "testnet3": "test"}.get(self.network.name, self.network.name)
         info: dict[str, Any] = {
@@ -305,7 +305,7 @@ class CoreNode:
         params = call["params"]
         match call["method"]:
             case "getblockchaininfo":
-                result = self._info()
+                result = self.info()
             case "getblockhash":
                 if not 0 <= params[0] < len(self.hashes):
                     return failed(-8, "Block height out of range")

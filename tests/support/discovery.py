@@ -39,7 +39,7 @@ class Run:
     ) -> None:
         self.client = Client(Swarm(1), named=[NAMED], mode=mode)
         self.client.options = Options(mode=mode, reach=reach, v2=v2)
-        self.engine = self.client._make()
+        self.engine = self.client.make()
         self.now = Instant(0.0, float(START))
         self.effects = self.engine.start(self.now)
         if not seeds:

@@ -30,13 +30,13 @@ class ElectrumClient:
 
     async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls, limit=1 << 24)
-        self._reading = asyncio.create_task(self._read())
+        self.reading = asyncio.create_task(self._read())
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._reading.cancel()
+        self.reading.cancel()
         await closed(self.writer)
-        await asyncio.gather(self._reading, return_exceptions=True)
+        await asyncio.gather(self.reading, return_exceptions=True)
 
     async def _read(self) -> None:
         while line := await self.reader.readline():

@@ -165,13 +165,13 @@ class Run:
 
     def follow(self, since: int | None) -> None:
         """Take the events after a number from now on."""
-        self._events = self.client.events(since=since)
+        self.stream = self.client.events(since=since)
 
     async def until(self, there: Callable[[Books], object]) -> None:
         """Take events until a condition holds."""
         async with asyncio.timeout(TIMEOUT_S):
             while not there(self.books):
-                self.books.take(await anext(self._events))
+                self.books.take(await anext(self.stream))
 
     async def synced(self, world: World) -> Books:
         """Take events up to the tip of the world's chain."""
@@ -212,7 +212,7 @@ async def running(
     try:
         async with client:
             run = Run(client, since)
-            async with aclosing(run._events):
+            async with aclosing(run.stream):
                 yield run
         await asyncio.sleep(0)
     finally:

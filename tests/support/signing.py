@@ -91,19 +91,19 @@ def pk(key: int, *, compressed: bool = True) -> Kind:
     return Kind("pk", script, lambda h, i, t: (push(_signed(h, i, script, t, key, segwit=False)), ()))
 
 
-def _pkh(data: bytes) -> bytes:
+def pkh_script(data: bytes) -> bytes:
     return b"\x76\xa9\x14" + hash160(data) + b"\x88\xac"
 
 
 def pkh(key: int, *, compressed: bool = True) -> Kind:
     data = public(key, compressed=compressed)
-    script = _pkh(data)
+    script = pkh_script(data)
     return Kind("pkh", script, lambda h, i, t: (push(_signed(h, i, script, t, key, segwit=False)) + push(data), ()))
 
 
 def wpkh(key: int, *, compressed: bool = True) -> Kind:
     data = public(key, compressed=compressed)
-    script = _pkh(data)
+    script = pkh_script(data)
     return Kind(
         "wpkh",
         b"\x00\x14" + hash160(data),

@@ -40,6 +40,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from spvfilter.wire.messages.table import Message
 from support.stores import opened
+from support.storesqlite import writing
 
 START = 1_700_000_000  # Unix time
 FULL, WITH_FILTERS = 0x409, 0x449  # NETWORK, WITNESS, NETWORK_LIMITED; and COMPACT_FILTERS
@@ -164,13 +165,14 @@ class Client:
         self.told: list[Event] = []
         self.dials: list[tuple[float, str]] = []
         self.sent: list[tuple[int, Message]] = []
+        self.agent = "/node/"  # of all nodes
         self.withholds = False  # True if hostile nodes announce no new block
         self._timers: set[Timer] = set()
         self._tick: Timer | None = None
-        self._lines: dict[int, Node] = {}
-        self.engine = self._make()
+        self.lines: dict[int, Node] = {}
+        self.engine = self.make()
 
-    def _make(self) -> ClientEngine:
+    def make(self) -> ClientEngine:
         watch = WatchList(NETWORK)
         watch.add_script(OURS)
         return ClientEngine(
@@ -180,8 +182,8 @@ class Client:
     def start(self) -> None:
         """Start or restart. Only the database survives."""
         self.stop()
-        self.engine = self._make()
-        self._carry_out(self.engine.start(self._now()))
+        self.engine = self.make()
+        self._carry_out(self.engine.start(self.now()))
 
     def stop(self) -> None:
         """End at once."""
@@ -190,14 +192,14 @@ class Client:
                 timer.cancel()
         self._timers.clear()
         self._tick = None
-        self._lines.clear()
+        self.lines.clear()
 
     def forget(self) -> None:
         """Replace the database by an empty one."""
         self.store.close()
         self.store = _store(self.swarm.rng.randbytes(32))
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
         return Instant(self.swarm.timeline.now, self.swarm.wall())
 
     def pass_time(self, seconds: float) -> None:
@@ -206,7 +208,7 @@ class Client:
     # Effects of the engine
 
     def report(self, event: Input) -> None:
-        self._carry_out(self.engine.step(event, self._now()))
+        self._carry_out(self.engine.step(event, self.now()))
 
     def _after(self, delay: float, event: Input) -> None:
         self._call_after(delay, partial(self.report, event))
@@ -223,14 +225,14 @@ class Client:
         for effect in effects:
             match effect:
                 case Connect(peer, address):
-                    self._connect(peer, address)
-                case Send(peer, message) if peer in self._lines:
+                    self.connect(peer, address)
+                case Send(peer, message) if peer in self.lines:
                     self.sent.append((peer, message))
-                    self._call_after(self._lines[peer].latency_s, partial(self._answer, peer, message))
-                case Fence(peer, token) if peer in self._lines:
-                    self._after(self._lines[peer].latency_s, FencePassed(peer, token))
+                    self._call_after(self.lines[peer].latency_s, partial(self._answer, peer, message))
+                case Fence(peer, token) if peer in self.lines:
+                    self._after(self.lines[peer].latency_s, FencePassed(peer, token))
                 case Drop(peer):
-                    self._lines.pop(peer, None)
+                    self.lines.pop(peer, None)
                 case AskSeeds(services):
                     self._after(1.0, Seeded(self.swarm.resolve(services)))
                 case Commit(number, batch):
@@ -249,7 +251,7 @@ class Client:
                 case _:
                     pass
 
-    def _connect(self, peer: int, address: str) -> None:
+    def connect(self, peer: int, address: str) -> None:
         self.dials.append((self.swarm.timeline.now, address))
         node = self.swarm.directory.get(address)
         if node is None or not node.is_up:
@@ -258,25 +260,27 @@ class Client:
         self._call_after(3 * node.latency_s, partial(self._reached, peer, node))
 
     def _reached(self, peer: int, node: Node) -> None:
-        self._lines[peer] = node
+        self.lines[peer] = node
         height = self.swarm.regtest.height if not (self.withholds and node.is_hostile) else 0
-        self.report(PeerConnected(peer, node.host, node.services, height, True, True, "/node/", int(self.swarm.wall())))
+        self.report(
+            PeerConnected(peer, node.host, node.services, height, True, True, self.agent, int(self.swarm.wall()))
+        )
         if not node.is_hostile:
-            self._call_after(self.swarm.rng.expovariate(1 / _HONEST_LIFE_S), partial(self._end, peer))
+            self._call_after(self.swarm.rng.expovariate(1 / _HONEST_LIFE_S), partial(self.end, peer))
         else:
             self._spam(peer)
 
     def _spam(self, peer: int) -> None:
-        if peer in self._lines:
+        if peer in self.lines:
             self.report(Heard(peer, self.swarm.spam()))
             self._call_after(10_000, partial(self._spam, peer))
 
-    def _end(self, peer: int) -> None:
-        if self._lines.pop(peer, None) is not None:
+    def end(self, peer: int) -> None:
+        if self.lines.pop(peer, None) is not None:
             self.report(Lost(peer, ConnectionResetError("gone")))
 
     def _answer(self, peer: int, message: Message) -> None:
-        node = self._lines.get(peer)
+        node = self.lines.get(peer)
         if node is None:
             return
         answers: list[Message] = []
@@ -293,14 +297,14 @@ class Client:
             case _:
                 pass
         for each in answers:
-            if peer in self._lines:
+            if peer in self.lines:
                 self.report(Heard(peer, each))
 
     def announce(self) -> None:
         """Nodes announce the tip."""
         tip = self.swarm.regtest.chain.tip
-        for peer, node in list(self._lines.items()):
-            if not (self.withholds and node.is_hostile) and peer in self._lines:
+        for peer, node in list(self.lines.items()):
+            if not (self.withholds and node.is_hostile) and peer in self.lines:
                 self.report(Heard(peer, wire.Headers((tip.raw[:80],))))
 
     # State of the client
@@ -338,8 +342,8 @@ class Client:
 def _store(secret: bytes) -> Store:
     """An empty database with a given secret, which is all that is random in it."""
     store = opened(MEMORY, NETWORK)
-    with store._rows.transaction():
-        store._rows.set_meta("secret", secret)
+    with writing(store) as rows:
+        rows.set_meta("secret", secret)
     store.commit(Batch(headers=NETWORK.genesis))
     return store
 

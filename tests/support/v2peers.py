@@ -62,6 +62,11 @@ def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "btclib_secp256k1.ellswift", None)
 
 
+def encoder_of(side: V2Stream) -> PacketEncoder:
+    """The encoder of a stream, for packets that it does not send by itself."""
+    return side._encoder
+
+
 class Pair(NamedTuple):
     """Both sides of a connection after the key exchange."""
 
@@ -70,8 +75,8 @@ class Pair(NamedTuple):
 
     @property
     def encoder(self) -> PacketEncoder:
-        """The initiator's encoder, for packets that a stream does not send by itself."""
-        return self.initiator._encoder
+        """The initiator's encoder."""
+        return encoder_of(self.initiator)
 
 
 def exchanged(seed: int = 1, garbage: int | None = None) -> Pair:

@@ -43,8 +43,10 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
+from support.engineparts import context_of
 from support.headerchains import chain_of
 from support.stores import opened
+from support.storesqlite import writing
 
 TXID = bytes(range(32))
 BARE = Match(MatchKind.INPUT, TXID, 3, OutPoint(TXID, 0xFFFFFFFF), None, None, None, None, None, None)
@@ -77,16 +79,25 @@ def test_event_is_read_back_as_it_was_reported(event: WalletEvent) -> None:
     assert decode(stored).sequence == 42
 
 
+def taken(out: Outbox) -> tuple[list[Event], list[Batch]]:
+    """The events and the commits that an outbox hands out."""
+    effects = out.take()
+    told = [effect.event for effect in effects if isinstance(effect, Emit)]
+    return told, [effect.batch for effect in effects if isinstance(effect, Commit)]
+
+
 def test_only_the_last_block_below_the_tip_is_reported() -> None:
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, chain_of(7), Journal())
+    books.connect_empty(8)
     out.emit(
         *(BlockConnected(height, TXID) for height in range(5)),
         MatchFound(FULL),
         BlockConnected(5, TXID),
         BlockConnected(6, TXID),
     )
-    assert out._events == [BlockConnected(4, TXID), MatchFound(FULL)]
+    told, batches = taken(out)
+    assert told == [BlockConnected(4, TXID), MatchFound(FULL)]
     out.emit(
         BlockDisconnected(6, TXID),
         BlockConnected(6, TXID),
@@ -94,14 +105,15 @@ def test_only_the_last_block_below_the_tip_is_reported() -> None:
         BlockConnected(7, TXID),
         BlockConnected(8, TXID),
     )
-    told: list[Event] = [BlockConnected(6, TXID), BlockDisconnected(6, TXID), BlockConnected(6, TXID), Synced(7, TXID)]
-    assert out._events[2:] == [*told, BlockConnected(7, TXID), BlockConnected(8, TXID)]
-    (batch,) = books.take_batches()
-    assert [event.sequence for event in out._events if isinstance(event, WalletEvent)] == [
-        each.sequence for each in batch.events
+    later, others = taken(out)
+    assert later == [
+        *(BlockConnected(6, TXID), BlockDisconnected(6, TXID), BlockConnected(6, TXID), Synced(7, TXID)),
+        *(BlockConnected(7, TXID), BlockConnected(8, TXID)),
     ]
-    assert [each.sequence for each in batch.events] == [1, 2, 3, 4, 5, 6, 7]
-    assert batch.told == 8
+    stored = [each.sequence for batch in batches + others for each in batch.events]
+    assert [event.sequence for event in told + later if isinstance(event, WalletEvent)] == stored
+    assert stored == [1, 2, 3, 4, 5, 6, 7]
+    assert others[-1].told == 8
 
 
 def test_waiting_block_is_reported_when_blocks_are_searched_again() -> None:
@@ -109,7 +121,8 @@ def test_waiting_block_is_reported_when_blocks_are_searched_again() -> None:
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, chain_of(7), Journal())
     out.emit(BlockConnected(5, TXID), BlockConnected(2, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID))
-    assert out._events == [BlockConnected(5, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID)]
+    told, _ = taken(out)
+    assert told == [BlockConnected(5, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID)]
 
 
 def test_waiting_block_is_committed_with_the_cursor_that_moves_back() -> None:
@@ -154,8 +167,8 @@ def test_next_run_reports_a_waiting_block_above_its_search(tmp_path: Path, runs:
     store.commit(Batch(headers=chain.headers(0, 8)))
     engine = engine_on(store, b"\x51")
     engine.books.connect_empty(5)
-    engine._context.out.emit(BlockConnected(4, chain.hash_at(4)), BlockConnected(5, chain.hash_at(5)))
-    for effect in engine._context.out.take():
+    context_of(engine).out.emit(BlockConnected(4, chain.hash_at(4)), BlockConnected(5, chain.hash_at(5)))
+    for effect in context_of(engine).out.take():
         assert isinstance(effect, Commit)  # and tells nothing: the headers are those of 7 blocks
         store.commit(effect.batch)
     for _ in range(runs):
@@ -171,14 +184,14 @@ def test_next_run_does_not_repeat_reported_blocks(tmp_path: Path) -> None:
     store.commit(Batch(headers=chain.headers(0, 8)))
     engine = engine_on(store, b"\x51")
     engine.books.connect_empty(7)
-    engine._context.out.emit(BlockConnected(7, chain.hash_at(7)))
-    for effect in engine._context.out.take():
+    context_of(engine).out.emit(BlockConnected(7, chain.hash_at(7)))
+    for effect in context_of(engine).out.take():
         if isinstance(effect, Commit):
             store.commit(effect.batch)
     engine.books.searches.search_again(2)
     engine.books.connect_empty(3)
-    engine._context.out.emit(BlockConnected(3, chain.hash_at(3)), MatchFound(FULL))
-    for effect in engine._context.out.take():
+    context_of(engine).out.emit(BlockConnected(3, chain.hash_at(3)), MatchFound(FULL))
+    for effect in context_of(engine).out.take():
         if isinstance(effect, Commit):
             store.commit(effect.batch)
     assert [decode(each) for each in store.events.read(0, 10)] == [
@@ -249,7 +262,7 @@ def test_reading_from_dropped_events_raises_event_gap_error(tmp_path: Path, monk
     path, day = tmp_path / "w.db", 86_400
     with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
         store.commit(Batch(events=rows(1, 25)))
-        assert kept(wallet) == (6, 25)
+        assert kept(path, wallet) == (6, 25)
         for since in (0, 4, 5):
             with pytest.raises(EventGapError) as caught:
                 wallet.events(since)
@@ -257,18 +270,19 @@ def test_reading_from_dropped_events_raises_event_gap_error(tmp_path: Path, monk
         assert [event.sequence for event in wallet.events(6)] == list(range(7, 26))
         store.commit(Batch(events=rows(26, 10, 20 * day)))
         store.commit(Batch(events=rows(36, 1, 31 * day)))
-        assert kept(wallet) == (26, 36)  # events of day 0 are too old
+        assert kept(path, wallet) == (26, 36)  # events of day 0 are too old
         store.commit(Batch(events=rows(37, 1, 400 * day)))
-        assert kept(wallet) == (33, 37)  # the latest five stay whatever the clock says
+        assert kept(path, wallet) == (33, 37)  # the latest five stay whatever the clock says
     with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
         store.commit(Batch(events=[StoredEvent(90, 400 * day, RUN_STARTED, b'["00"]'), *rows(91, 3, 400 * day)]))
-        assert kept(wallet) == (37, 93)  # numbers that were left out do not count
+        assert kept(path, wallet) == (37, 93)  # numbers that were left out do not count
         assert [event.sequence for event in wallet.events(37)] == [90, 91, 92, 93]
 
 
-def kept(wallet: WalletStore) -> tuple[int, int]:
+def kept(path: Path, wallet: WalletStore) -> tuple[int, int]:
     """Numbers of the first and the last event in the database."""
-    first, last = wallet._db.execute("SELECT min(sequence), max(sequence) FROM events").fetchone()
+    with closing(sqlite3.connect(path)) as db:
+        first, last = db.execute("SELECT min(sequence), max(sequence) FROM events").fetchone()
     assert last == wallet.sequence()
     return first, last
 
@@ -390,8 +404,8 @@ def test_malformed_range_of_events_is_corrupt(tmp_path: Path, raw: bytes) -> Non
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(events=rows(1, 3)))
-        with store._rows.transaction():
-            store._rows.set_meta("events", raw)
+        with writing(store) as found:
+            found.set_meta("events", raw)
     with pytest.raises(StoreCorruptError, match="the range of events"):
         Store.open(path, REGTEST)
     with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="the range of events"):

@@ -11,6 +11,7 @@ from spvfilter.wallet.netgroupquota import MANY, NetgroupQuota
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.queue import Queue
 from support.build import txid
+from support.held import most_held
 from support.vectors import effort
 from support.walletbooks import Wallet, coin, out, pay
 
@@ -149,12 +150,11 @@ def test_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
             held -= len(queue.take()[0])
         elif (gone := queue.put(raw, group)) is not None:
             held += len(raw) - sum(map(len, gone))
-        assert held == queue._size <= 1_000 + 2 * 100
+        assert held <= 1_000 + 2 * 100
     while len(queue):
-        queue.take()
-    assert not queue._size
-    assert not queue._waiting
-    assert not queue._sizes
+        held -= len(queue.take()[0])
+    assert held == most_held(queue) == 0
+    assert queue.put(bytes(1_000), "a") == []  # all of the room is free again
 
 
 def test_smaller_group_has_room_in_a_full_queue(

@@ -21,7 +21,7 @@ from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream, V1Stream
 from spvfilter.wire.transport import Transport, V2Policy, is_installed
 from support.sessions import MAGIC, THEIRS, encoded
-from support.v2peers import Item, drawn, exchanged, items, stream, taken, without_extra
+from support.v2peers import Item, drawn, encoder_of, exchanged, items, stream, taken, without_extra
 from support.vectors import vector_cases, vector_file
 
 pytestmark = pytest.mark.v2
@@ -139,8 +139,10 @@ def test_decoys_are_ignored() -> None:
     near, far = exchanged()
     near.send("mempool", b"")
     first = taken(near)
-    decoys = near._encoder.encode(b"\x0fnoise", is_decoy=True) + near._encoder.encode(bytes(90_000), is_decoy=True)
-    decoys += near._encoder.encode(b"", is_decoy=True)
+    decoys = encoder_of(near).encode(b"\x0fnoise", is_decoy=True) + encoder_of(near).encode(
+        bytes(90_000), is_decoy=True
+    )
+    decoys += encoder_of(near).encode(b"", is_decoy=True)
     near.send("getaddr", b"")
     far.feed(first + decoys + taken(near))
     assert items(far) == [Frame("mempool", b""), Frame("getaddr", b"")]
@@ -148,7 +150,7 @@ def test_decoys_are_ignored() -> None:
 
 def test_a_message_after_many_decoys_arrives_at_once() -> None:
     near, far = exchanged()
-    decoys = b"".join(near._encoder.encode(bytes(1_000), is_decoy=True) for _ in range(200))
+    decoys = b"".join(encoder_of(near).encode(bytes(1_000), is_decoy=True) for _ in range(200))
     near.send("verack", b"")
     far.feed(decoys + taken(near))
     assert far.next_command == "verack"
@@ -281,7 +283,7 @@ def test_a_stream_of_a_wrong_magic_is_refused() -> None:
 def test_an_unknown_command_is_dropped_and_the_stream_continues() -> None:
     near, far = exchanged()
     for contents in (b"", b"\x1d", b"\xff", b"\0", b"\0verack\0\0\0\0\0", b"\0fi\0ter\0\0\0\0\0\0\0", b"\0" * 13):
-        far.feed(near._encoder.encode(contents))
+        far.feed(encoder_of(near).encode(contents))
     near.send("verack", b"")
     far.feed(taken(near))
     *errors, last = items(far)
@@ -291,7 +293,7 @@ def test_an_unknown_command_is_dropped_and_the_stream_continues() -> None:
 
 def test_a_command_in_full_is_the_same_as_its_id() -> None:
     near, far = exchanged()
-    far.feed(near._encoder.encode(b"\0" + b"ping".ljust(12, b"\0") + bytes(8)))
+    far.feed(encoder_of(near).encode(b"\0" + b"ping".ljust(12, b"\0") + bytes(8)))
     assert items(far) == [Frame("ping", bytes(8))]
 
 

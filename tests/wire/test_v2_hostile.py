@@ -19,7 +19,7 @@ from spvfilter.wire.session import Session
 from support import v2fuzz
 from support.growth import LIMIT, growth
 from support.sessions import MAGIC, THEIRS
-from support.v2peers import drawn, exchanged, items, stream, taken
+from support.v2peers import drawn, encoder_of, exchanged, items, stream, taken
 from support.vectors import effort
 
 pytestmark = pytest.mark.v2
@@ -164,7 +164,7 @@ def test_packets_before_the_end_of_the_version_packet_are_bounded(sizes: tuple[i
 
 def test_long_packets_are_refused_at_once() -> None:
     near, far = exchanged()
-    far.feed(near._encoder.encode(bytes(v2.MAX_CONTENTS + 1))[:3])
+    far.feed(encoder_of(near).encode(bytes(v2.MAX_CONTENTS + 1))[:3])
     ((field, message),) = items(far)
     assert (field, message) == ("length", "packet with 4000014 bytes of contents, at most 4000013")
     assert far.buffered == 0
@@ -184,7 +184,7 @@ def test_a_flood_of_decoys_uses_no_memory() -> None:
     tracemalloc.start()
     try:
         for _ in range(200):
-            far.feed(near._encoder.encode(bytes(60_000), is_decoy=True))
+            far.feed(encoder_of(near).encode(bytes(60_000), is_decoy=True))
             assert not items(far)
             assert far.buffered == 0
         _, most = tracemalloc.get_traced_memory()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.cli.cfilter import jsonlines
 from spvfilter.cli.cfilter.jsonlines import FilterRecord, read_records
 from spvfilter.errors import SourceError
 
@@ -26,23 +26,39 @@ def written(record: FilterRecord, n: int = 7) -> bytes:
     return json.dumps(record.line(n), separators=(",", ":")).encode() + b"\n"
 
 
+def read(raw: bytes, folder: Path) -> list[FilterRecord] | str:
+    """The records of a file, or the error of its first wrong line."""
+    path = folder / "lines"
+    path.write_bytes(raw)
+    try:
+        return [record for _, record in read_records(str(path))]
+    except SourceError as error:
+        return str(error)
+
+
 @given(RECORDS, st.sampled_from([b"\n", b"\r\n", b"", b" \t\n"]))
-def test_a_written_line_is_read_without_a_parser(record: FilterRecord, end: bytes) -> None:
-    line = written(record)[:-1] + end
-    assert jsonlines._as_written(line) == jsonlines._record(line) == record
-    assert jsonlines._as_written(line.upper().replace(b"NULL", b"null")) is None  # names are lower case
+def test_a_written_line_is_read_without_a_parser(
+    tmp_path_factory: pytest.TempPathFactory, record: FilterRecord, end: bytes
+) -> None:
+    line, folder = written(record)[:-1] + end, tmp_path_factory.getbasetemp()
+    with patch.object(json, "loads", side_effect=AssertionError):
+        assert read(line, folder) == [record]
+    assert read(b" " + line, folder) == [record]
+    assert isinstance(read(line.upper().replace(b"NULL", b"null"), folder), str)  # names are lower case
 
 
 @given(RECORDS, st.randoms(use_true_random=False))
-def test_a_changed_line_is_read_as_by_a_parser(record: FilterRecord, rng: random.Random) -> None:
+def test_a_changed_line_is_read_as_by_a_parser(
+    tmp_path_factory: pytest.TempPathFactory, record: FilterRecord, rng: random.Random
+) -> None:
+    """A space in front sends each line to the parser."""
     line = bytearray(written(record))
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(line))
         piece = rng.choice([*PIECES, bytes(line[at : at + 9])])
         line[at : at + rng.randrange(3)] = piece
-    fast = jsonlines._as_written(bytes(line))
-    if fast is not None:
-        assert fast == jsonlines._record(bytes(line))
+    folder = tmp_path_factory.getbasetemp()
+    assert read(bytes(line), folder) == read(b"\n".join(b" " + each for each in line.split(b"\n")), folder)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from spvfilter.wallet.parts import Parts
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
+from support.engineparts import bloom_links, searched_parts
 from support.locks import LOCKS, build_tx, key
 from support.stage import Prompt, stage
 
@@ -214,11 +215,11 @@ def test_waiting_answers_of_a_proven_liar_are_not_recorded(tmp_path: Path, monke
         engine = world.process.engine
         assert isinstance(engine, ClientEngine)
         is_slow[0] = False
-        while not engine._bloom._parts:  # the peer is asked for the first blocks
+        while not searched_parts(engine):  # the peer is asked for the first blocks
             world.pass_time(0.01)
         is_slow[0] = True
         world.pass_time(5)
-        assert any(part.answers for part in engine._bloom._parts if not part.is_recorded)
+        assert any(part.answers for part in searched_parts(engine) if not part.is_recorded)
         (end,) = world.nodes[0].ends
         end.session.send(wire.Block(world.truth.regtest.chain.active[3].raw))
         end.work()
@@ -380,7 +381,7 @@ def test_announcements_during_a_filter_reload_cost_no_connection(
         world.wait_synced(within=60)
         assert world.process is not None
         assert isinstance(world.process.engine, ClientEngine)
-        links = world.process.engine._bloom._links
+        links = bloom_links(world.process.engine)
         for _ in range(20):
             coin = OutPoint(regtest.pay(lock.pays(50_000)), 0)
             drifted[:] = [link.filter for link in links.values()]

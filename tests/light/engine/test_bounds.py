@@ -59,7 +59,19 @@ from spvfilter.wire.events import Received
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, p2wpkh, tx
+from support.engineparts import (
+    await_transactions,
+    block_requests_of,
+    commits_issued,
+    context_of,
+    depart,
+    forget_received,
+    leave_undecided,
+    queue_of,
+    undecided_blocks,
+)
 from support.headerchains import chain_of, regular, split
+from support.held import most_held
 from support.vectors import first_of
 
 NOW = Instant(0.0, 1_700_000_000.0)
@@ -87,7 +99,8 @@ def test_pongs_of_an_absent_peer_are_not_awaited() -> None:
         for _ in range(5):
             out.fence(number, lambda: None)
         pool.lost(number, ConnectionResetError("gone"), NOW)
-    assert not out._waiting
+    out.take()
+    assert most_held(out) == 0
 
 
 @pytest.mark.parametrize("is_running", [False, True])
@@ -120,7 +133,7 @@ def test_wanted_scripts_of_foreign_payments_are_bounded_unlike_own_scripts() -> 
         outputs = [TxOut(1_000, OURS), *(TxOut(1, p2wpkh(RNG.randbytes(20))) for _ in range(100))]
         made.observe(tx([TxIn(RNG.randbytes(32), 0)], outputs), at)
         wanted.refresh()
-    assert wanted._overlaid <= MAX_OVERLAY
+    assert most_held(wanted) <= MAX_OVERLAY + 1  # and our own script
     assert wanted.position.base == 1
     before = wanted.position
     made.broadcast(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, p2wpkh(b"\x07" * 20))]), 1)
@@ -251,30 +264,32 @@ def test_two_threads_may_evict_the_same_query() -> None:
 
 
 class Run:
-    """An engine on the genesis block with one peer that is ready."""
+    """An engine on the genesis block with ready peers, by default one."""
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, peers: int = 1) -> None:
         watch = WatchList(REGTEST)
         watch.add_script(OURS)
         saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
-        self.engine = ClientEngine(Options(mode), watch, saved, ["10.1.0.1:1"], random.Random(1))
+        hosts = [f"10.{number}.0.1" for number in range(1, peers + 1)]
+        addresses = [f"{host}:1" for host in hosts]
+        self.engine = ClientEngine(Options(mode), watch, saved, addresses, random.Random(1))
         self.engine.start(NOW)
-        effects = self.do(PeerConnected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
-        self.do(Heard(1, wire.Headers(())))
-        self.pong(effects)
+        for number, host in enumerate(hosts, 1):
+            effects = self.do(PeerConnected(number, host, 0x4D, 0, True, True, "/test/", int(NOW.wall)))
+            self.do(Heard(number, wire.Headers(())))
+            self.pong(effects, number)
 
     def do(self, event: Input) -> list[Effect]:
         return self.engine.step(event, NOW)
 
     def commit(self) -> list[Effect]:
         """Report all changes as committed."""
-        return self.do(Committed(self.engine._context.out._issued))
+        return self.do(Committed(commits_issued(self.engine)))
 
-    def pong(self, effects: list[Effect]) -> list[Effect]:
+    def pong(self, effects: list[Effect], peer: int = 1) -> list[Effect]:
         """The peer has processed everything up to the fences of these effects."""
-        return [
-            each for effect in effects if isinstance(effect, Fence) for each in self.do(FencePassed(1, effect.token))
-        ]
+        fences = [effect for effect in effects if isinstance(effect, Fence)]
+        return [each for fence in fences for each in self.do(FencePassed(peer, fence.token))]
 
     def sent(self, effects: list[Effect]) -> list[Message]:
         return [effect.message for effect in effects if isinstance(effect, Send)]
@@ -288,7 +303,7 @@ def test_the_latest_departed_peers_of_an_own_transaction_are_remembered() -> Non
     for number in range(2, MAX_PEERS_TOLD + 100):
         peer = Peer(number, f"10.0.{number >> 8}.{number & 255}:1", 0.0)
         own.peers[peer] = PeerRecord(0.0, requested=1.0)
-        broadcaster._gone(peer)
+        depart(run.engine, peer)
     assert len(own.left) == MAX_PEERS_TOLD
 
 
@@ -352,18 +367,16 @@ def test_one_announcement_causes_a_bounded_number_of_block_lookups(monkeypatch: 
 
 def test_foreign_payments_leave_a_slow_database_to_the_search() -> None:
     run = Run(Mode.BIP37)
-    out, books = run.engine._context.out, run.engine.books
-    queue = run.engine._mempool._queue
+    books, queue = run.engine.books, queue_of(run.engine)
     for _ in range(3_000):
         queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
     commits = 0
     for _ in range(200):
         commits += sum(isinstance(effect, Commit) for effect in run.do(Tick()))
-    assert not out.is_backed_up
+    assert not context_of(run.engine).out.is_backed_up
     assert len(queue) > 2_000
     while queue:
-        effects = run.do(Committed(out._issued))
-        assert effects
+        assert run.commit()
     assert len(list(books.facts.unconfirmed())) == 3_000
 
 
@@ -390,12 +403,9 @@ def test_headers_are_not_requested_faster_than_the_database_commits() -> None:
     asked = run.sent(run.do(Heard(1, wire.Headers(tuple(split(full))))))
     assert run.engine.chain.height == 2_020
     assert not any(isinstance(message, wire.GetHeaders) for message in asked)
-    out = run.engine._context.out
-    for number in range(1, out._issued):
+    for number in range(1, commits_issued(run.engine)):
         assert not any(isinstance(message, wire.GetHeaders) for message in run.sent(run.do(Committed(number))))
-    (question,) = (
-        message for message in run.sent(run.do(Committed(out._issued))) if isinstance(message, wire.GetHeaders)
-    )
+    (question,) = (message for message in run.sent(run.commit()) if isinstance(message, wire.GetHeaders))
     assert question.locator[0] == run.engine.chain.tip_hash
 
 
@@ -444,9 +454,9 @@ def test_a_question_for_headers_survives_the_end_of_its_task() -> None:
     run = Run(Mode.COMPACT)
     unknown = wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))
     run.do(Heard(1, unknown))
-    (task,) = (each for each in run.engine._context.tasks.all if "for headers" in each.what)
+    (task,) = (each for each in context_of(run.engine).tasks.all if "for headers" in each.what)
     task.cancel()
-    run.engine._context.changed()
+    context_of(run.engine).changed()
     run.pong(run.do(Tick()))  # without headers before it
     asked = run.sent(run.do(Heard(1, unknown)))
     assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
@@ -454,15 +464,14 @@ def test_a_question_for_headers_survives_the_end_of_its_task() -> None:
 
 def test_a_bounded_number_of_absent_addresses_is_remembered() -> None:
     run = Run(Mode.COMPACT)
-    headers, requests = run.engine._filter_headers, run.engine._blocks
+    requests = block_requests_of(run.engine)
     for number in range(3 * MAX_DISPUTERS):
         address = f"10.{number // 256}.{number % 256}.1:8333"
-        headers._undecided_of(address).add(bytes(32))
+        leave_undecided(run.engine, address, bytes(32))
         requests.name_pruners([Peer(number, address, 0.0)], 1)
-    assert len(headers._undecided) == MAX_DISPUTERS
-    assert len(requests._pruners) == MAX_NAMED
-    assert headers._undecided_of(address) == {bytes(32)}
-    assert address in requests._pruners
+    assert len(undecided_blocks(run.engine)) == MAX_DISPUTERS
+    assert undecided_blocks(run.engine)[address] == {bytes(32)}
+    assert most_held(requests) == MAX_NAMED
 
 
 def test_divergent_filter_headers_are_not_requested_twice() -> None:
@@ -472,7 +481,7 @@ def test_divergent_filter_headers_are_not_requested_twice() -> None:
     stop = sha256d(_BRANCH[4])
     run.do(Heard(1, wire.CFHeaders(0, run.engine.chain.hash_at(0), bytes(32), (bytes(32),))))
     run.do(Heard(1, wire.CFHeaders(0, stop, filter_header(bytes(32), bytes(32)), (bytes(32),) * 5)))
-    assert run.engine._context.rows.height == 5
+    assert context_of(run.engine).rows.height == 5
     run.do(Lost(1, ConnectionResetError("gone")))
     later = Instant(NOW.monotonic + 10.0, NOW.wall + 10.0)
     (number,) = (effect.peer for effect in run.engine.step(Tick(), later) if isinstance(effect, Connect))
@@ -487,7 +496,7 @@ def hear(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
     """The peer sends requested transactions. Return the wallet events of each step."""
     peer = run.engine.pool.get(1)
     assert peer is not None
-    run.engine._mempool._inventory(peer).asked.update(dict.fromkeys(Transaction.parse(raw).txid for raw in raws))
+    await_transactions(run.engine, peer, *raws)
     together = HeardTogether(1, tuple(Received(wire.Tx(raw)) for raw in raws))
     return [told(run.do(together)), *settle(run)]
 
@@ -495,7 +504,7 @@ def hear(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
 def settle(run: Run) -> list[list[WalletEvent]]:
     """Let commits and ticks pass until none is due."""
     steps: list[list[WalletEvent]] = []
-    while run.engine._context.is_due or not steps:
+    while context_of(run.engine).is_due or not steps:
         steps += told(run.commit()), told(run.do(Tick()))
     return steps
 
@@ -521,7 +530,7 @@ def test_a_thousand_conflicts_become_canonical_again_in_many_steps() -> None:
     hear(run, *second)
     peer = run.engine.pool.get(1)
     assert peer is not None
-    run.engine._mempool._inventory(peer).heard.clear()  # as of a peer that sent none of them
+    forget_received(run.engine, peer)
     announce(run, *second)
     steps = announce(run, *first)
     assert max(map(len, steps)) <= MAX_TOLD

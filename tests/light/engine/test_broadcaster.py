@@ -86,7 +86,7 @@ def test_rounded_times_do_not_delay_the_answer(mode: Mode, tmp_path: Path) -> No
     with stage(tmp_path, mode, Drops, Leaves) as world:
         synced(world)
         assert world.process is not None
-        world.process._lateness = 0.0  # of timers
+        world.process.lateness = 0.0
         world.timeline.run(at)
         txid = send(world)
         world.timeline.run(at + reply_s - 1)
@@ -219,7 +219,7 @@ def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(
     with stage(tmp_path, mode, Hoards, Hoards, max_peers=1 if is_private else 2) as world:
         synced(world)
         assert world.process is not None
-        world.process.disk._slowness = 5.0
+        world.process.disk.slowness = 5.0
         txid, books = send(world, is_private=is_private), world.process.engine.books
         while not books.facts.is_without_block(txid):
             world.pass_time(0.001)

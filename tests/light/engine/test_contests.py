@@ -25,6 +25,7 @@ from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.watch.match import Completeness
 from support.discovery import Run
+from support.engineparts import filter_headers_of, is_judging
 from support.stage import Prompt, Stage, stage
 from support.swarm import START
 
@@ -305,7 +306,7 @@ def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
         world.truth.mine()
         for _ in range(2_000):
             world.pass_time(0.002)
-            if engine._filter_headers.verdicts._cases:
+            if is_judging(engine):
                 break
         honest.is_up = False
         honest.hang_up()
@@ -340,7 +341,7 @@ def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: f
         assert isinstance(engine, ClientEngine)
         for _ in range(100_000):
             world.pass_time(0.002)
-            if engine._filter_headers.verdicts._cases:
+            if is_judging(engine):
                 break
         world.pass_time(after_s)
         apart = min(engine.coverage.disputed, default=engine.coverage.filter_disputes[liar.addresses[0]].compared + 1)
@@ -484,7 +485,7 @@ def test_a_supporter_that_reconnects_at_once_is_still_followed(tmp_path: Path) -
         assert isinstance(engine, ClientEngine)
         assert engine.coverage.filter_disputes
         taken_back: list[int] = []
-        engine._filter_headers.on_taken_back(taken_back.append)
+        filter_headers_of(engine).on_taken_back(taken_back.append)
         for _ in range(3):
             world.nodes[0].hang_up()
             world.pass_time(60)

@@ -20,6 +20,14 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages.table import CFHeaders, Message
 from spvfilter.wire.session import Session
+from support.engineparts import (
+    block_requests_of,
+    context_of,
+    filter_headers_of,
+    is_judging,
+    take_back_filter_headers,
+    undecided_blocks,
+)
 from support.stage import Prompt, Stage, stage
 
 
@@ -49,7 +57,7 @@ def trusted(world: Stage) -> set[int]:
     assert world.process is not None
     engine = world.process.engine
     assert isinstance(engine, ClientEngine)
-    addresses = {peer.address for peer in engine._filter_headers.supporters(world.truth.height)}
+    addresses = {peer.address for peer in filter_headers_of(engine).supporters(world.truth.height)}
     return {number for number, node in enumerate(world.nodes) if addresses & set(node.addresses)}
 
 
@@ -148,7 +156,7 @@ def test_the_block_that_would_end_a_dispute_is_judged(
         engine, liar = world.process.engine, world.nodes[0].behaviour
         assert isinstance(engine, ClientEngine)
         assert isinstance(liar, HidesLater)
-        (undecided,) = engine._filter_headers._undecided.values()
+        (undecided,) = undecided_blocks(engine).values()
         monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", len(undecided))
         liar.above = world.truth.height
         world.truth.receive()
@@ -190,7 +198,7 @@ def test_an_ended_dispute_ends_once_if_filter_headers_are_refetched(tmp_path: Pa
         engine = world.process.engine
         assert isinstance(engine, ClientEngine)
         number, (first, _) = len(world.warnings), world.synced[-1].disputed[0]
-        engine._filter_headers._take_back(first)  # as if all supporters of our filter headers were gone
+        take_back_filter_headers(engine, first)  # as if all supporters of our filter headers were gone
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=60)
@@ -242,7 +250,7 @@ def test_a_roaming_disputer_causes_a_bounded_number_of_searches(
         assert isinstance(world.nodes[0].behaviour, Roams)
         assert world.nodes[0].behaviour.chosen >= 10
         assert len(engine.coverage.disputed) <= 4
-        assert sum(map(len, engine._filter_headers._undecided.values())) <= 4
+        assert sum(map(len, undecided_blocks(engine).values())) <= 4
         assert not world.banned
 
 
@@ -260,7 +268,7 @@ class TakesBack(OneTooMany):
         assert self.world.process is not None
         engine = self.world.process.engine
         assert isinstance(engine, ClientEngine)
-        previous = engine._context.rows.header_at(self.world.truth.height - 2)
+        previous = context_of(engine).rows.header_at(self.world.truth.height - 2)
         return CFHeaders(message.filter_type, message.stop_hash, previous, message.filter_hashes)
 
 
@@ -455,7 +463,7 @@ def test_a_gone_disputer_leaves_no_request_for_an_unavailable_block(tmp_path: Pa
             world.pass_time(60)
             world.nodes[1].go_down()
             world.pass_time(1)
-            assert not len(engine._blocks)
+            assert not len(block_requests_of(engine))
 
 
 class PrunedLiarOften(PrunedLiar):
@@ -481,8 +489,8 @@ def test_an_ended_dispute_leaves_no_request_of_a_closed_case(tmp_path: Path) -> 
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, ClientEngine)
-        assert not engine._filter_headers.verdicts._cases
-        assert not len(engine._blocks)
+        assert not is_judging(engine)
+        assert not len(block_requests_of(engine))
 
 
 class _NoBlocksResponder(Responder):

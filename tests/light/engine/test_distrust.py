@@ -32,6 +32,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from support.discovery import NAMED, Run
+from support.engineparts import never_ask_seeds
 from support.swarm import START, Client, Swarm
 
 LIAR = "203.0.113.5"
@@ -53,11 +54,11 @@ class Pretending:
         self.dialling: deque[tuple[float, int]] = deque()  # when attempts fail, with the numbers of the peers
         self.client = Client(Swarm(1), named=[NAMED], mode=Mode.AUTO)
         self.client.options = Options(mode=Mode.AUTO, reach=Reach.DIRECT)
-        self.engine = self.client._make()
+        self.engine = self.client.make()
         self.now = 0.0
         for number, address in enumerate(addresses):
             book_in(self.engine).add(address, 0x449, START, f"{number}.0.0.0/16", START)
-        self.engine.pool.discovery._seeds._not_before = 1e12  # type: ignore[union-attr]
+        never_ask_seeds(self.engine)
         self.queue: deque[Effect] = deque(self.engine.start(self.instant()))
         self.work()
 
@@ -148,7 +149,7 @@ def test_attempts_while_offline_say_nothing_about_compact_filters() -> None:
                 run.do(Lost(effect.peer, OSError("unreachable")))
     discovery = run.engine.pool.discovery
     assert discovery is not None
-    assert discovery._hopes == 0
+    assert not discovery.serves(0x0D)  # all but compact filters
 
 
 @pytest.mark.parametrize("lied", [False, True])
@@ -159,7 +160,6 @@ def test_a_named_peer_is_never_dialled_as_a_discovered_one(lied: bool, port: int
     run.do(Malformed(run.peer, error) if lied else Lost(run.peer, ConnectionResetError("gone")), 100.0)
     book_in(run.engine).add(f"{host_of(NAMED)}:{port}", 0x49, START, "1.1.0.0/16", START)
     assert not any(isinstance(effect, Connect) for effect in run.do(Seeded(()), 0.2))
-    assert NAMED in run.engine.pool._states
     dialled = [effect.address for _ in range(60) for effect in run.do(Tick(), 60.0) if isinstance(effect, Connect)]
     assert (NAMED in dialled) is not lied
     assert (NAMED in run.engine.pool.bans) is lied

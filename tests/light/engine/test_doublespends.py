@@ -15,6 +15,8 @@ from spvfilter.primitives import TxOut
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvType, Message
+from support.engineparts import bloom_links
+from support.regtests import accept_replacements
 from support.stage import Prompt, Stage, stage
 
 _BLOCKS = (InvType.BLOCK, InvType.WITNESS_BLOCK)
@@ -35,13 +37,13 @@ def status(world: Stage, txid: bytes) -> TxStatus | None:
 
 def sent(world: Stage) -> list[Message]:
     """Collect what the client sends from now on."""
-    messages, before = list[Message](), world._sent
+    messages, before = list[Message](), world.sent
 
     def collect(peer: int, message: Message, is_private: bool) -> None:
         messages.append(message)
         before(peer, message, is_private)
 
-    world._sent = collect  # type: ignore[method-assign]
+    world.sent = collect  # type: ignore[method-assign]
     return messages
 
 
@@ -56,7 +58,7 @@ def test_a_running_client_sees_what_replaces_a_payment(tmp_path: Path, in_block:
         world.boot()
         world.wait_synced(within=60)
         txid = pay(world)
-        world.truth.regtest.mempool._replaces = True
+        accept_replacements(world.truth.regtest)
         world.truth.regtest.double_spend(txid, in_block=in_block)
         world.pass_time(20)
         assert status(world, txid) is (TxStatus.CONFLICTED if in_block else TxStatus.REPLACED)
@@ -132,5 +134,5 @@ def only(world: Stage) -> BloomLink:
     """The link to the only peer."""
     assert world.process is not None
     assert isinstance(world.process.engine, ClientEngine)
-    (link,) = world.process.engine._bloom._links.values()
+    (link,) = bloom_links(world.process.engine).values()
     return link

@@ -92,7 +92,7 @@ def test_a_filter_that_others_can_read_gives_one_warning(
     mode: Mode, host: str, transport: Transport, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if transport is Transport.V2:
-        monkeypatch.setattr(Connection, "_connected", encrypted(Connection._connected))
+        monkeypatch.setattr(Connection, "connected", encrypted(Connection.connected))
     others = [at(Prompt, 2), at(Prompt, 3)] if host == "10.1.0.1" else []
     with stage(tmp_path, mode, Placed(Prompt, host, [f"{host}:18444"]), *others) as world:
         world.boot()

@@ -138,10 +138,10 @@ def test_a_peer_cannot_choose_the_accepted_part_of_its_addresses(monkeypatch: py
     learned: list[PeerAddress] = []
     discovery = run.engine.pool.discovery
     assert discovery is not None
-    discovery._tokens[run.peer].left = 100.0
+    run.tell(*many(0))
     monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
-    message = many(0)
-    run.tell(*message)
+    message = many(1_000)
+    run.tell(*message, after=990)
     assert len(learned) == 100
     assert learned != message[:100]
 

@@ -21,6 +21,7 @@ from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import Headers
+from support.regtests import cut
 from support.stage import Prompt, Stage, at, stage
 
 
@@ -101,10 +102,7 @@ def test_blocks_with_one_witness_are_searched_again_after_a_restart(mode: Mode, 
 def branch(world: Stage, depth: int, blocks: int) -> Regtest:
     """Return a node with a branch of its own, whose blocks pay the wallet."""
     made = copy_chain(world.truth.regtest, world.true_wall)
-    for block in made.chain.active[: -depth - 1 : -1]:
-        made.chain._disconnect(block)
-        del made.chain.blocks[block.hash]
-    made._wallet.recount()
+    cut(made, depth)
     made.mine(blocks, to=world.truth.locks[blocks].script_pubkey)
     world.truth.others_blocks.update((block.hash, block) for block in made.chain.active[-blocks:])
     return made

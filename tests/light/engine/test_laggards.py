@@ -199,7 +199,7 @@ class _Client(Client):
     def _answer(self, peer: int, message: Message) -> None:
         if not self.are_late or not isinstance(message, wire.GetHeaders):
             super()._answer(peer, message)
-        elif peer in self._lines:
+        elif peer in self.lines:
             self.report(Heard(peer, wire.Headers(())))
 
 

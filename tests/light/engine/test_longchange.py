@@ -19,6 +19,7 @@ from spvfilter.light.engine.quorum import Quorum
 from spvfilter.light.events import Mode
 from spvfilter.wallet.parts import Parts
 from support.build import TxIn, TxOut, tx
+from support.engineparts import context_of, filter_search_of, queue_of
 from support.locks import LOCKS
 from support.stage import Prompt, Stage, stage
 
@@ -47,7 +48,7 @@ def watch_steps(world: Stage, monkeypatch: pytest.MonkeyPatch, kill_after: int |
 
     def step(event: Input, now: Instant) -> list[Effect]:
         effects = true(event, now)
-        if engine._context.change.is_under_way:
+        if context_of(engine).change.is_under_way:
             found.append(effects)
             process.steps_left = 0 if len(found) == kill_after else None
         return effects
@@ -116,7 +117,8 @@ def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkey
         assert process is not None
         assert isinstance(process.engine, ClientEngine)
         engine, owed = process.engine, [UnwitnessedRange(0, 3, Witnesses())]  # since a search by BIP-37
-        true = engine._context.change.begin
+        change, compact = context_of(engine).change, filter_search_of(engine)
+        true = change.begin
 
         def begin(parts: Parts[None]) -> None:
             true(parts)
@@ -125,12 +127,12 @@ def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkey
                 owed.clear()
 
         def search() -> None:
-            during.append(engine._context.change.is_under_way)
+            during.append(change.is_under_way)
             true_search()
 
-        true_search, during = engine._compact.search_unwitnessed, list[bool]()
-        monkeypatch.setattr(engine._context.change, "begin", begin)
-        monkeypatch.setattr(engine._compact, "search_unwitnessed", search)
+        true_search, during = compact.search_unwitnessed, list[bool]()
+        monkeypatch.setattr(change, "begin", begin)
+        monkeypatch.setattr(compact, "search_unwitnessed", search)
         mine_many(world)
         world.wait_synced(within=60)
         assert world.has_found_all()
@@ -161,7 +163,7 @@ def put(run: Run, outputs: int) -> None:
     """Let a payment with many outputs wait in the engine's queue."""
     run.commit()
     raw = tx([TxIn(bytes([1]) * 32, 0)], [TxOut(1_000, test_bounds.OURS)] * outputs)
-    run.engine._mempool._queue.put(raw, "a group")
+    queue_of(run.engine).put(raw, "a group")
 
 
 def test_a_payment_of_many_outputs_is_told_in_one_commit() -> None:
@@ -200,7 +202,7 @@ def test_a_flood_of_inputs_ends_a_change_at_once() -> None:
     put(run, 3_000)
     run.do(Tick())
     steps = 0
-    while run.engine._context.change.is_under_way:
+    while context_of(run.engine).change.is_under_way:
         run.do(Committed(-1))
         steps += 1
     assert steps < 150

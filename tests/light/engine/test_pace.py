@@ -15,6 +15,8 @@ from spvfilter.light.engine.inputs import Instant, Tick
 from spvfilter.light.engine.pace import AHEAD_S, SHARE, Pace
 from spvfilter.light.events import Mode
 from support.build import TxIn, TxOut, tx, txid
+from support.engineparts import queue_of
+from support.held import most_held
 from support.locks import LOCKS
 
 COST_S = 9e-6
@@ -42,7 +44,7 @@ def test_a_rested_group_may_use_no_more_than_its_advance() -> None:
     assert pace.ready_at("a") == 1e6 - AHEAD_S + 1.0 / SHARE
     for number in range(3_000):
         pace.charge(str(number), 0.001, 1e6 + number)
-    assert len(pace._rested_at) <= 1_001
+    assert 0 < most_held(pace) <= 1_001
 
 
 @pytest.mark.long
@@ -53,7 +55,7 @@ def test_no_shape_takes_more_than_its_share_of_a_minute(
     monkeypatch.setattr(test_bounds, "OURS", LOCKS[1].script_pubkey)
     run, rng = Run(Mode.COMPACT), random.Random(1)
     engine = run.engine
-    queue, graph = engine._mempool._queue, engine.books.facts.graph
+    queue, graph = queue_of(engine), engine.books.facts.graph
     hostile = [raw for _ in range(4) for raw in shape(rng, 200)]
     for raw in hostile:
         queue.put(raw, "hostile")

@@ -10,7 +10,7 @@ import pytest
 from light.engine.test_bounds import NOW, OURS, Run
 from spvfilter.hashes import sha256d
 from spvfilter.light.engine.effects import Effect, Wake, Work
-from spvfilter.light.engine.inputs import Committed, Heard, Instant, Tick, Worked
+from spvfilter.light.engine.inputs import Heard, Instant, Tick, Worked
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header
@@ -21,6 +21,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, tx
+from support.engineparts import bloom_search_of, delay_commits, queue_of, receive
 
 RNG = random.Random(1)
 MOST, PAYMENTS = 40, 100
@@ -80,8 +81,7 @@ def test_a_slow_database_causes_no_repeated_requests_and_no_loss(mode: Mode, mon
     """
     monkeypatch.setattr(Queue, "MOST", MOST)
     world = Announcing(mode)
-    out = world.run.engine._context.out
-    out._issued += 40  # the database is busy
+    delay_commits(world.run.engine, 40)
     for _ in range(8):
         world.round_trip()
     assert not world.waiting
@@ -89,7 +89,7 @@ def test_a_slow_database_causes_no_repeated_requests_and_no_loss(mode: Mode, mon
     assert world.sent["GetData"] <= 2
     assert not world.recorded()
     for _ in range(100):
-        world.waiting += world.answers(world.run.sent([*world.run.do(Committed(out._issued)), *world.run.do(Tick())]))
+        world.waiting += world.answers(world.run.sent([*world.run.commit(), *world.run.do(Tick())]))
         world.round_trip()
     assert world.recorded() == PAYMENTS
     assert world.sent["Mempool"] <= 12
@@ -100,12 +100,9 @@ def test_a_full_queue_that_empties_in_one_step_is_refilled(monkeypatch: pytest.M
     world = Announcing(Mode.COMPACT)
     (peer,) = world.run.engine.pool
     for _ in range(4):
-        assert (
-            world.run.engine._mempool._queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), peer.group)
-            == []
-        )
+        receive(world.run.engine, tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), peer.group)
     effects = world.run.do(Heard(1, world.inventory()))
-    assert not world.run.engine._mempool._queue
+    assert not queue_of(world.run.engine)
     assert Wake(NOW.monotonic) in effects
     assert any(isinstance(message, wire.GetData) for message in world.run.sent(world.run.do(Tick())))
 
@@ -117,27 +114,23 @@ def test_a_transaction_evicted_from_the_queue_is_requested_from_others(
     """A liar sends the transaction first, between floods of its own. It must not keep the transaction out."""
     monkeypatch.setattr(Queue, "MOST", 4)
     world = Announcing(mode)
-    mempool, out = world.run.engine._mempool, world.run.engine._context.out
     world.mempool = dict(list(world.mempool.items())[:2])
     given, _ = world.mempool
     for raw in [*(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]) for _ in range(3)), world.mempool[given]]:
-        assert mempool._queue.put(raw, "10.9.0.0/16") == []
-    mempool._heard.update(dict.fromkeys((given, Transaction.parse(world.mempool[given]).wtxid)))
-    out._issued += 40  # the database is busy
+        receive(world.run.engine, raw, "10.9.0.0/16")
+    delay_commits(world.run.engine, 40)
     world.waiting = [world.inventory()]
     for _ in range(4):
         world.round_trip()
     for _ in range(10):
-        world.waiting += world.answers(world.run.sent([*world.run.do(Committed(out._issued)), *world.run.do(Tick())]))
+        world.waiting += world.answers(world.run.sent([*world.run.commit(), *world.run.do(Tick())]))
         world.round_trip()
     assert world.recorded() == 2
 
 
 def come(world: Announcing, raw: bytes, group: str) -> None:
     """A peer of this network group sends a transaction, and it is recorded."""
-    mempool, given = world.run.engine._mempool, Transaction.parse(raw)
-    assert mempool._queue.put(raw, group) == []
-    mempool._heard.update(dict.fromkeys((given.txid, given.wtxid)))
+    receive(world.run.engine, raw, group)
     world.run.do(Tick())
     world.run.commit()
 
@@ -195,6 +188,6 @@ def test_a_doubted_filter_is_reloaded_once_in_ten_seconds() -> None:
             effects += run.do(Heard(1, wire.Tx(other.raw)))
         loads += sum(isinstance(message, wire.FilterLoad) for message in run.sent(effects))
     assert loads == 1
-    assert run.engine._bloom.next_at == NOW.monotonic + 10
+    assert bloom_search_of(run.engine).next_at == NOW.monotonic + 10
     later = run.engine.step(Tick(), Instant(NOW.monotonic + 10, NOW.wall + 10))
     assert sum(isinstance(message, wire.FilterLoad) for message in run.sent(later)) == 1

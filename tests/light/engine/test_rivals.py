@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from light.engine.test_bounds import OURS, Run
-from spvfilter.light.engine import mempool
 from spvfilter.light.engine.effects import Effect, Emit
-from spvfilter.light.engine.inputs import Heard, Tick
+from spvfilter.light.engine.inputs import Heard, Lost, Tick
 from spvfilter.light.events import Mode
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint
@@ -19,6 +18,7 @@ from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType
 from support.build import TxIn, TxOut, tx
+from support.engineparts import context_of
 from support.locks import build_tx, key
 from support.stage import Prompt, stage
 
@@ -31,8 +31,8 @@ class Conflicts:
     later.
     """
 
-    def __init__(self) -> None:
-        self.run = Run(Mode.COMPACT)
+    def __init__(self, peers: int = 1) -> None:
+        self.run = Run(Mode.COMPACT, peers)
         self.txids: tuple[list[bytes], list[bytes]] = [], []
         for _ in range(PAIRS):
             coin = TxIn(RNG.randbytes(32), 0)
@@ -42,16 +42,16 @@ class Conflicts:
                 self.txids[side].append(Transaction.parse(raw).txid)
         self.run.do(Tick())
 
-    def announce(self, txids: list[bytes]) -> list[Effect]:
-        context = self.run.engine._context
-        effects = self.run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in txids))))
+    def announce(self, txids: list[bytes], peer: int = 1) -> list[Effect]:
+        context = context_of(self.run.engine)
+        effects = self.run.do(Heard(peer, wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in txids))))
         while context.is_due or context.change.is_under_way:  # a step processes a part of them
             effects += [*self.run.commit(), *self.run.do(Tick())]
         return effects
 
     def forgotten(self) -> None:
         """Let the peer announce enough hashes to make the client forget its earlier announcements."""
-        self.announce([RNG.randbytes(32) for _ in range(mempool._MAX_ORDERED)])
+        self.announce([RNG.randbytes(32) for _ in range(2_000)])
 
     def live(self) -> list[bool]:
         return [self.run.engine.books.judgement.is_pending(txid) for side in self.txids for txid in side]
@@ -81,27 +81,24 @@ def test_a_replaced_transaction_counts_again_if_nodes_forgot_its_replacement() -
     assert conflicts.live() == [True] * PAIRS + [False] * PAIRS
 
 
-def test_a_late_peer_changes_nothing_while_another_has_the_replacement() -> None:
-    conflicts = Conflicts()
-    _, few = conflicts.txids
-    engine = conflicts.run.engine
+@pytest.mark.parametrize("has_left", [False, True])
+def test_a_late_peer_changes_nothing_while_another_has_the_replacement(has_left: bool) -> None:
+    conflicts = Conflicts(peers=2)
+    many, few = conflicts.txids
     conflicts.announce(few)
-    late = next(iter(engine.pool))
-    mempool_watch = engine._mempool
-    ids = {each for txid in few for each in engine.books.facts.hashes(txid)}
-    assert not mempool_watch._has_left(ids)
-    mempool_watch._inventory(late).heard.clear()
-    assert mempool_watch._has_left(ids)
+    if has_left:
+        conflicts.run.do(Lost(1, ConnectionResetError("gone")))
+    conflicts.announce(many, peer=2)
+    assert conflicts.live() == [has_left] * PAIRS + [not has_left] * PAIRS
 
 
 def test_the_order_of_a_bounded_number_of_announcements_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     conflicts = Conflicts()
     many, few = conflicts.txids
-    monkeypatch.setattr(mempool, "_MAX_ORDERED", 2 * PAIRS)
-    watch = conflicts.run.engine._mempool
-    watch._inventory(next(iter(conflicts.run.engine.pool))).later |= {bytes([at]) * 32 for at in range(PAIRS + 1)}
-    conflicts.announce([*few, *many])
-    assert conflicts.live() == [True] * (PAIRS - 1) + [False] + [False] * (PAIRS - 1) + [True]
+    monkeypatch.setattr("spvfilter.light.engine.mempool._MAX_ORDERED", PAIRS - 1)
+    for txids in (few, many, many[:1]):
+        conflicts.announce(txids)
+    assert conflicts.live() == [False] + [True] * (PAIRS - 1) + [True] + [False] * (PAIRS - 1)
 
 
 def test_a_block_conflicts_with_a_payment_to_a_later_entry(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from light.engine.test_bounds import Run
 from simulation.floods import SHAPES
 from spvfilter.light.engine.inputs import Instant, Tick
 from spvfilter.light.events import Mode
+from support.engineparts import queue_of
 from support.locks import LOCKS
 
 MOST_WALKED = 8_000
@@ -25,7 +26,7 @@ def test_a_step_judges_few_linked_transactions(
     monkeypatch.setattr(test_bounds, "OURS", LOCKS[1].script_pubkey)
     run, now = Run(Mode.COMPACT), 0.0
     engine, rng = run.engine, random.Random(1)
-    queue = engine._mempool._queue
+    queue = queue_of(engine)
     for raw in shape(rng, 200):
         queue.put(raw, "a group")
     walked, steps = engine.books.facts.graph.walked, 0

@@ -21,6 +21,7 @@ from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv
+from support.engineparts import context_of
 from support.locks import LOCKS, build_tx, sign_again
 from support.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced
 from support.stage import Prompt, Stage, stage
@@ -178,7 +179,7 @@ def test_a_second_witness_is_stored_before_a_peer_has_it(tmp_path: Path) -> None
         synced(world)
         assert world.process is not None
         engine = cast(ClientEngine, world.process.engine)
-        now = engine._context.now
+        now = context_of(engine).now
         commits, announced = list[int](), list[int]()
         for raw in signed_twice(world):
             effects = engine.step(Sending(raw), now)

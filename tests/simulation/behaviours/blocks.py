@@ -20,6 +20,7 @@ from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
+from support.regtests import cut
 
 if TYPE_CHECKING:
     from simulation.node import Node
@@ -96,11 +97,7 @@ class Forked(Behaviour):
         world = self.world
         view = copy_chain(world.truth.regtest, world.true_wall)
         length = self.rng.randrange(2, 40)
-        for _ in range(length):
-            view.chain._disconnect(view.chain.tip)
-        for block in world.truth.regtest.chain.active[-length:]:
-            del view.chain.blocks[block.hash]
-        view._wallet.recount()
+        cut(view, length)
         view.mine(length // 2)
         for block in view.chain.active[-(length // 2) :]:
             world.truth.others_blocks[block.hash] = block

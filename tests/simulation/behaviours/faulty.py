@@ -19,6 +19,7 @@ from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
+from support.regtests import cut
 
 if TYPE_CHECKING:
     from simulation.node import Node
@@ -178,11 +179,7 @@ class Behind(Behaviour):
     def view(self) -> Regtest:
         world = self.world
         view = copy_chain(world.truth.regtest, world.true_wall)
-        for _ in range(self.rng.randrange(1, 30)):
-            block = view.chain.tip
-            view.chain._disconnect(block)
-            del view.chain.blocks[block.hash]
-        view._wallet.recount()
+        cut(view, self.rng.randrange(1, 30))
         Follower(world, view, self.rng, 900.0)
         return view
 

@@ -16,6 +16,7 @@ from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvType, Message
 from support.locks import STRANGER, build_tx, is_signed
+from support.regtests import announced
 
 if TYPE_CHECKING:
     from simulation.node import NodeEnd
@@ -37,7 +38,7 @@ class SpendsUnsigned(Invents):
             self._invented[tx.txid] = self._invented[tx.wtxid] = raw
         assert end.session.ready is not None
         shared = [Transaction.parse(raw) for txid, raw in self.world.forged.items() if txid in self._invented]
-        items = [end.responder._tx_item(tx) for tx in shared[-_SHARED:]]
+        items = [announced(end.responder, tx) for tx in shared[-_SHARED:]]
         return [wire.Inv(tuple(items)), *super().messages(end)] if items else super().messages(end)
 
     def invent(self) -> bytes:

@@ -15,6 +15,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import InvItem, InvType, Reject
 from spvfilter.wire.session import Session
+from support.regtests import announced
 
 if TYPE_CHECKING:
     from simulation.node import Node, NodeEnd
@@ -121,7 +122,7 @@ class FalseEcho(Taker):
 
 def _announce(end: NodeEnd, tx: Transaction) -> None:
     if end.is_open and end.session.ready is not None:
-        end.responder.send_inv([end.responder._tx_item(tx)])
+        end.responder.send_inv([announced(end.responder, tx)])
         end.work()
 
 

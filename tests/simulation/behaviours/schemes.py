@@ -32,6 +32,7 @@ from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import CFHeaders, InvItem, InvType, Message
 from spvfilter.wire.session import Session
+from support.regtests import cut
 
 if TYPE_CHECKING:
     from simulation.node import NodeEnd
@@ -146,11 +147,7 @@ class Wavers(Behaviour):
     def _branch(self, view: Regtest) -> Regtest:
         other = copy_chain(view, self.world.true_wall)
         length = self.rng.randrange(2, 12)
-        for _ in range(length):
-            other.chain._disconnect(other.chain.tip)
-        for block in view.chain.active[-length:]:
-            del other.chain.blocks[block.hash]
-        other._wallet.recount()
+        cut(other, length)
         other.mine(length - 1)
         for block in other.chain.active[-(length - 1) :]:
             self.world.truth.others_blocks[block.hash] = block

@@ -1,0 +1,156 @@
+"""Inner parts of an open client and its engine, for tests that cause a fault there or count what is kept.
+
+The engine has a door for each fact that the client needs. A part here has no such door, as only its own rules need it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol, TypeVar
+
+from spvfilter import LightClient
+from spvfilter.light.blocking import EventIterator
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.bloomlink import BloomLink
+from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.engine import ClientEngine
+from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filtersearch import FilterSearch
+from spvfilter.light.engine.mempool import MempoolWatch
+from spvfilter.light.engine.peers import Peer
+from spvfilter.light.running import Running
+from spvfilter.store.store import Store
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.queue import Queue
+
+T = TypeVar("T")
+
+
+def running_of(client: LightClient) -> Running:
+    """The run that an entered client shows."""
+    return client._checked()
+
+
+def engine_of(client: LightClient) -> ClientEngine:
+    return running_of(client).engine
+
+
+def store_of(client: LightClient) -> Store:
+    """The open database, which a thread writes."""
+    return running_of(client)._store
+
+
+class HasContext(Protocol):
+    @property
+    def _context(self) -> Context: ...
+
+
+def context_of(engine: HasContext) -> Context:
+    """The time, the books, the outbox and the tasks, which all parts share."""
+    return engine._context
+
+
+def filter_headers_of(engine: ClientEngine) -> FilterHeaders:
+    return engine._filter_headers
+
+
+def filter_search_of(engine: ClientEngine) -> FilterSearch:
+    return engine._compact
+
+
+def bloom_search_of(engine: ClientEngine) -> BloomSearch:
+    return engine._bloom
+
+
+def block_requests_of(engine: ClientEngine) -> BlockRequests:
+    """Blocks that were requested and have not come."""
+    return engine._blocks
+
+
+def is_judging(engine: ClientEngine) -> bool:
+    """True while blocks decide between filter headers of several peers."""
+    return bool(engine._filter_headers.verdicts._cases)
+
+
+def undecided_blocks(engine: ClientEngine) -> dict[str, set[bytes]]:
+    """Blocks whose disputes were not decided, by the address of the peer that disputed them."""
+    return engine._filter_headers._undecided
+
+
+def commits_issued(engine: ClientEngine) -> int:
+    """Number of the latest commit."""
+    return engine._context.out._issued
+
+
+def delay_commits(engine: ClientEngine, number: int) -> None:
+    """Make the database busy, as if this many earlier commits were still under way."""
+    engine._context.out._issued += number
+
+
+def mempool_of(engine: ClientEngine) -> MempoolWatch:
+    return engine._mempool
+
+
+def queue_of(engine: ClientEngine) -> Queue:
+    """Received transactions that have not been recorded."""
+    return engine._mempool._queue
+
+
+def receive(engine: ClientEngine, raw: bytes, group: str) -> None:
+    """Put a transaction into the queue, as when a peer of this network group has sent it."""
+    tx = Transaction.parse(raw)
+    assert queue_of(engine).put(raw, group) == []
+    engine._mempool._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
+
+
+def await_transactions(engine: ClientEngine, peer: Peer, *raws: bytes) -> None:
+    """Expect transactions from a peer, as when it was asked for them."""
+    engine._mempool._inventory(peer).asked.update(dict.fromkeys(Transaction.parse(raw).txid for raw in raws))
+
+
+def forget_received(engine: ClientEngine, peer: Peer) -> None:
+    """Forget the transactions that a peer has sent or announced."""
+    engine._mempool._inventory(peer).heard.clear()
+
+
+def searched_parts(engine: ClientEngine) -> Collection[Any]:
+    """Ranges of blocks that were requested as filtered blocks, in ascending order."""
+    return engine._bloom._parts
+
+
+def bloom_links(engine: ClientEngine) -> Mapping[Peer, BloomLink]:
+    """Each peer's filter and open requests."""
+    return engine._bloom._links
+
+
+def leave_undecided(engine: ClientEngine, address: str, block_hash: bytes) -> None:
+    """Note that a peer disputes a block, and that nothing decides who is right."""
+    engine._filter_headers._undecided_of(address).add(block_hash)
+
+
+def take_back_filter_headers(engine: ClientEngine, height: int) -> None:
+    """Distrust our filter headers from a height on, as when all their supporters are gone."""
+    engine._filter_headers._take_back(height)
+
+
+def never_ask_seeds(engine: ClientEngine) -> None:
+    """Let the client know no addresses but those of its book."""
+    assert engine.pool.discovery is not None
+    engine.pool.discovery._seeds._not_before = 1e12
+
+
+def depart(engine: ClientEngine, peer: Peer) -> None:
+    """Tell the broadcaster that a peer is gone."""
+    engine.broadcaster._gone(peer)
+
+
+def keep_events_in(iterator: EventIterator[T], kept: deque[T]) -> None:
+    """Replace the queue of events whose wait was interrupted."""
+    iterator._kept = kept
+
+
+async def written(client: LightClient) -> None:
+    """Wait until the database has everything that was decided so far."""
+    await running_of(client)._database.drain()
