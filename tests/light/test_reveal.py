@@ -371,7 +371,7 @@ async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None
         path, given = tmp_path / "w.db", 0
         async with client_of(node, "bip37", path, wallet(300), fp_rate=1e-60) as client:  # room for 1,002 elements
             await paid_to(client, 101)
-            with pytest.raises(InexpressibleError, match=r"a BIP-37 filter has no room for .* use mode compact"):
+            with pytest.raises(InexpressibleError, match=r"a BIP-37 filter has no room for .* use compact mode"):
                 while True:
                     await client.reveal_address(exclusive=True)
                     given += 1

@@ -93,14 +93,15 @@ class AddressBook:
     """Addresses by HOST:PORT. Changes are collected for the database."""
 
     def __init__(self, secret: bytes, saved: Iterable[KnownAddress] = ()) -> None:
-        """`secret` has up to 64 bytes and stays the same for the same database."""
+        """`secret` is up to 64 bytes long and never changes for a database."""
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self.entries: dict[str, KnownAddress] = {}
         self._hopes: dict[str, None] = {}  # addresses that may serve compact filters
         self.new: _Table = _Table()
         self.tried: _Table = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
-        # Connected addresses whose place in the table of tried addresses is in use, and since when they wait.
+        # Connected addresses whose place in the table of tried addresses is in use, and since when they have been
+        # waiting.
         self.rivals: dict[str, float] = {}
         self._counted: dict[str, float] = {}  # When a failure of an address was last counted.
         self._last_good = 1.0  # When any address was last connected. With 1, the first failure of an address counts.
@@ -167,7 +168,7 @@ class AddressBook:
         self._counted.pop(address, None)
 
     def _place_new(self, known: KnownAddress, now: float) -> bool:
-        """Put an address into the table of new ones, unless its place has an address that is not hopeless."""
+        """Put an address into the table of new ones, unless an address that is not hopeless has its place."""
         slot = self._slot(known)
         other = self.new.get(slot)
         if other is not None:
@@ -335,7 +336,7 @@ class AddressBook:
 
 
 class _Left:
-    """The addresses of a table that are not drawn yet.
+    """The addresses of a table that have not been drawn yet.
 
     A bucket is read when it is first drawn, because a full book has 20,480 addresses.
     """
@@ -361,7 +362,7 @@ class _Left:
 
 
 def _drawn(random: random.Random, tables: list[_Left], is_free: Callable[[str], bool]) -> Iterator[str]:
-    """Draw until all buckets of all tables are empty, or until `_MOST_DRAWN` addresses were looked at."""
+    """Draw until all buckets of all tables are empty, or until `_MOST_DRAWN` addresses have been looked at."""
     refused = looked_at = 0
     while tables and looked_at < _MOST_DRAWN:
         table = random.choice(tables)
@@ -394,7 +395,7 @@ def is_hopeless(known: KnownAddress, now: float) -> bool:
 def chance(known: KnownAddress) -> float:
     """Return the relative chance that an address is chosen.
 
-    It follows Core AddrInfo::GetChance. Faults and speed are additions.
+    This follows Core AddrInfo::GetChance. Faults and speed are additions.
     """
     value = 0.66 ** min(known.failures, 8) * 0.5 ** min(known.faults, 4)
     return float(value * 0.5 if known.speed_ms > _SLOW_MS else value)

@@ -47,7 +47,7 @@ EXTRA_S = 600.0  # Interval of extra connections while the tip is stale (Core ne
 _EXTRA_RETRY_S = 15.0  # Pause after an extra connection that failed or lacked the needed services (our choice).
 EXTRA_CHANCE_S = 120.0  # An extra connection must bring a new block within this time (our choice).
 ANCHOR_S = 600.0  # A peer must have been connected for this long to be an anchor (our choice).
-# After this many attempts to find compact filters, mode "auto" stops waiting: a quarter of an hour (our choice).
+# After this many attempts to find compact filters, "auto" mode stops waiting: a quarter of an hour (our choice).
 MAX_HOPES = 512
 _ANSWERED = 8  # An answered attempt counts as this many attempts, as does a repeated attempt.
 
@@ -64,7 +64,7 @@ _LINE_REST_S = 10.0  # Pause for an address after its line broke (our choice).
 _ANCHOR_REST_S = 600.0  # Pause for an anchor that cannot be connected (our choice).
 _MAX_KEPT = 1_000  # Remembered bans, and remembered addresses that rest or are our own. The oldest are forgotten.
 _WRITE_S = 60.0  # Interval between writes of the book, unless much has changed.
-_WRITE_AT = 200  # The book is written at once after this many changed addresses.
+_WRITE_AT = 200  # The book is written immediately after this many changed addresses.
 
 
 class Purpose(Enum):
@@ -84,7 +84,7 @@ class DismissedError(Exception):
 
 
 class IdleError(DismissedError):
-    """The connection of a useless peer was ended. For a while, it does not get an extra connection."""
+    """The connection of a useless peer was ended. For a while, this peer gets no extra connection."""
 
 
 class Neighbour(NamedTuple):
@@ -93,7 +93,7 @@ class Neighbour(NamedTuple):
     number: int
     address: str
     host: str
-    """Host of the address, as far as it is known."""
+    """Host of the address, if known."""
     purpose: Purpose
     since: float
     """When the connection was begun or made, by the monotonic clock."""
@@ -124,7 +124,7 @@ class Discovery:
         bans: dict[str, float],
         random: random.Random,
     ) -> None:
-        """`options.reach` is not Reach.NAMED. `bans` has the end of each ban (Unix time), by address."""
+        """`options.reach` is not Reach.NAMED. `bans` contains the end of each ban (Unix time), by address."""
         self.book = book
         self.bans = bans
         self._options = options
@@ -158,7 +158,7 @@ class Discovery:
 
     @property
     def _is_hopeless(self) -> bool:
-        """True if mode "auto" stops waiting for compact filters, after too many attempts in vain."""
+        """True if "auto" mode stops waiting for compact filters, after too many failed attempts."""
         is_waiting = self._options.mode is Mode.AUTO and self._needs & _COMPACT_FILTERS != 0
         return is_waiting and self._hopes >= MAX_HOPES
 
@@ -168,7 +168,7 @@ class Discovery:
         return services & self._needs == self._needs or (self._is_hopeless and services & least == least)
 
     def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
-        """True if mode "auto" should wait for a peer with compact filters.
+        """True if "auto" mode should wait for a peer with compact filters.
 
         This is the case while such a peer is connecting, or an address claims the service and has not failed recently.
         """
@@ -269,7 +269,7 @@ class Discovery:
         return now.monotonic >= self._connect_rate.next_at and now.monotonic >= self._due["look"]
 
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
-        """Return the kinds of addresses in the order of their choice.
+        """Return the kinds of addresses in order of preference.
 
         Addresses that announce the needed services come first, then addresses with unknown services, then addresses
         that were never connected. If one attempt after another fails, addresses come in any order. A few unreachable
@@ -288,7 +288,7 @@ class Discovery:
         return kinds
 
     def _felt(self, now: Instant, is_free: Callable[[str], bool]) -> str | None:
-        """Return the address for a feeler: a tried address that a new one wants to replace, else a new one."""
+        """Return the address for a feeler: a tried address that a new one wants to replace, or else a new one."""
         tested = self.book.to_test()
         if tested is not None and is_free(tested):
             return tested
@@ -301,7 +301,7 @@ class Discovery:
         return is_settled and now.monotonic >= self._due["feeler"]
 
     def _is_extra_due(self, now: Instant, there: Iterable[Neighbour]) -> bool:
-        """True if no block has come for long, although useful peers are connected."""
+        """True if no block has come for a long time, although useful peers are connected."""
         if self._chain.tip_hash != self._tip[0]:
             self._tip = self._chain.tip_hash, now.monotonic
         if now.monotonic - self._tip[1] < self._options.timeouts.stale_tip_s or now.monotonic < self._due["extra"]:
@@ -329,7 +329,7 @@ class Discovery:
         kept: list[int] = []
         for each in there:
             if each.purpose is Purpose.EXTRA and each.is_connected:
-                if self._tip[1] > each.since:  # a block came since, from this peer or because of it
+                if self._tip[1] > each.since:  # a block has come since, from this peer or because of it
                     kept.append(each.number)
                 elif now.monotonic - each.since > EXTRA_CHANCE_S:
                     dismissed.append(each.number)
@@ -347,9 +347,7 @@ class Discovery:
         return dismissed, kept
 
     def _note_anchors(self, now: Instant, there: Iterable[Neighbour]) -> None:
-        """Choose the two peers that have been of use for longest as anchors. Earlier anchors stay until they are
-        replaced.
-        """
+        """Choose the two peers that have been useful for longest as anchors. Earlier anchors stay until replaced."""
         steady = [
             each.address
             for each in sorted(there, key=lambda each: each.since)
@@ -427,7 +425,7 @@ class Discovery:
             self.anchors.remove(address)
 
     def _rest(self, place: str, until: float) -> None:
-        """Do not connect an address, or a host, until `until` (monotonic seconds)."""
+        """Do not connect to an address, or to a host, until `until` (monotonic seconds)."""
         self._resting[place] = until
         _shorten(self._resting)
 
@@ -463,7 +461,7 @@ class Discovery:
         self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
 
     def _is_dialled(self, address: str) -> bool:
-        """True if the client may connect the address. A hidden service of an earlier run may lack its proxy now."""
+        """True if the client may connect to an address. A hidden service of an earlier run may now lack a proxy."""
         return self._options.reach is Reach.PROXIED or not host_of(address).endswith((".onion", ".i2p"))
 
     def _is_reachable(self, host: str, net: int) -> bool:
@@ -484,7 +482,7 @@ class Discovery:
         return self._needs if self._seeds.due(now.monotonic, len(self.book), useful, self._options.max_peers) else None
 
     def seeded(self, answers: Iterable[SeedAnswer], now: Instant) -> None:
-        """The seeds have answered."""
+        """Handle the answers of the seeds."""
         self._seeds.is_asking = False
         self._due["look"] = 0.0
         port = self._chain.network.default_port
@@ -500,7 +498,7 @@ class Discovery:
     # The database
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """Take the changes of the address book for the database, and the anchors if they changed.
+        """Take the changes to the address book for the database, and the anchors if they have changed.
 
         Changes to the book are taken once a minute, or immediately if there are many.
         """
@@ -523,7 +521,7 @@ def discovering(options: Options, chain: HeaderChain, saved: Saved, random: rand
 
 
 def _is_line(error: Exception) -> bool:
-    """True if a connection has ended without a message of the peer, so that the line may be at fault."""
+    """True if a connection has ended without a message from the peer, so that the line may be at fault."""
     return isinstance(error, OSError) or (
         isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT)
     )

@@ -26,7 +26,7 @@ class AddressState:
     """Until then, no peer is dropped in favor of this address, because it was connected and useless."""
     failures: int = 0
     chances: int = 0
-    """Number of chances that the address got since it was last useful."""
+    """Number of chances that the address has had since it was last useful."""
     banned_until: float = 0.0
     """Unix time."""
     was_tried: bool = False
@@ -51,7 +51,7 @@ class AddressState:
         return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
 
     def left(self, now: float, timeouts: PeerTimeouts, *, is_failure: bool, is_idle: bool) -> None:
-        """Record that the connection has ended, or could not be made. The address is not connected for a while."""
+        """Record that the connection ended or could not be made. The address is not tried again for a while."""
         self.was_tried = True
         self.failures = min(self.failures + is_failure, 64)
         self.next_try = now + min(timeouts.retry_s * 2.0 ** max(0, self.failures - 1), timeouts.max_retry_s)
@@ -77,7 +77,7 @@ class AddressState:
 def limit_bans(states: Iterable[AddressState], bans: dict[str, float], latest: float) -> None:
     """Shorten bans that end after `latest`, the end of a ban that begins now.
 
-    A ban like that was made while the clock of this machine was ahead.
+    These bans were made while the clock of this machine was ahead.
     """
     for state in states:
         state.banned_until = min(state.banned_until, latest)

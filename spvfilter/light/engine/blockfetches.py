@@ -32,7 +32,7 @@ class BlockFetches:
         self._blocks.want(height, request.block_hash, then)
 
     def advance(self) -> None:
-        """Keep the blocks of open requests wanted: a new search cancels all requests."""
+        """Request the blocks of open requests again if a new search has cancelled them."""
         for request, (_, then) in self._open.items():
             height = self._context.chain.height_of(request.block_hash)
             if height is not None:

@@ -165,7 +165,7 @@ class BlockRequests:
                 self._context.out.emit(PeerWarning(peer.address, error, False))
 
     def take(self, peer: Peer, raw: bytes) -> None:
-        """A block came. Raises LieError for a block that was not requested."""
+        """Handle a block from a peer. Raises LieError if it was not requested."""
         block_hash = sha256d(raw[:HEADER_SIZE])
         asked = self._asked.get(peer, set())
         if block_hash not in asked:
@@ -207,7 +207,7 @@ class BlockRequests:
                 then(raw)
 
     def not_found(self, peer: Peer, block_hash: bytes) -> None:
-        """A peer says that it does not have a block."""
+        """Record that a peer does not have a block (notfound)."""
         asked = self._asked.get(peer, set())
         if block_hash in asked:
             asked.discard(block_hash)

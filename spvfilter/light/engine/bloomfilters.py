@@ -32,7 +32,7 @@ class BloomFilters:
         self._is_durable = parameters is not None
 
     def make(self) -> Bip37Filter | None:
-        """Return the present filter, or None while its parameters are being committed. Raises InexpressibleError."""
+        """Return the current filter, or None while its parameters are being committed. Raises InexpressibleError."""
         context = self._context
         elements = _Elements(context.books.bloom_elements())
         known, rate = self._parameters, context.options.fp_rate
@@ -60,7 +60,7 @@ class BloomFilters:
 
     @property
     def most_hunted(self) -> int:
-        """The largest number of inputs of unconfirmed transactions that a peer's filter has in addition."""
+        """Largest number of inputs of unconfirmed transactions that may be added to a peer's filter."""
         return 0 if self._parameters is None else self._parameters.elements // _ROOM_PER_HUNTED
 
     def has_drifted(self, loaded: Bip37Filter) -> bool:

@@ -1,8 +1,8 @@
 """Requests for filtered blocks to one peer, in flights, and checks of its answers (BIP-37).
 
-A flight is a getdata of many blocks and a ping behind it. The pong means that the peer has answered the whole getdata,
-so a missing block will not come later. The answers must come in the order of the request. The peer's filter grows
-with each match, so another order would mean another filter for each block.
+A flight is a getdata for many blocks, followed by a ping. The pong means that the peer has answered the whole getdata,
+so a missing block will not come later. The answers must come in the order of the request. The peer's filter grows with
+each match, so a different order would mean a different filter for each block.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class BloomLink:
 
     def __init__(self) -> None:
         self.filter: Bip37Filter | None = None
-        self.known: Mapping[bytes, None] = {}  # elements that the filter has
+        self.known: Mapping[bytes, None] = {}  # elements that the filter contains
         self.epoch: int = -1  # Epoch of the watch list from which the filter was made.
         self.must_reload = True  # True if the peer needs a new filter before the next request.
-        self.covered: int = -1  # Height up to which the filter has the elements learned from blocks.
+        self.covered: int = -1  # Height up to which the filter contains the elements learned from blocks.
         # Transactions (txid or wtxid) that the peer matched and announced, and that have not come.
         self.unanswered: set[bytes] = set()
         # True if an announced transaction was not requested, was not sent, or was matched by an older filter.
@@ -78,7 +78,7 @@ class BloomLink:
         self.asked_to: int = -1
         self.is_reloading = False  # True if the peer got a new filter because of its answers, without a pong yet.
         self.may_reload_at: float = 0.0  # When its answers may cause another reload, while no block is due.
-        # Inputs of announced transactions that the filter shall match, by txid, the oldest first.
+        # Inputs of announced transactions that the filter should match, by txid, the oldest first.
         self.hunted: dict[bytes, tuple[bytes, ...]] = {}
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
@@ -94,7 +94,7 @@ class BloomLink:
         return self._open is not None
 
     def load(self, made: Bip37Filter, epoch: int, covered: int, known: Mapping[bytes, None]) -> None:
-        """The peer gets a filter of these elements. It tests requests under way with the filter before."""
+        """Record that the peer gets a new filter. It still answers requests under way with the previous one."""
         self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
         self.misses_txs, self.is_in_doubt, self._doubtful_size = bool(self.unanswered), False, 0
@@ -102,13 +102,13 @@ class BloomLink:
         self.loading += 1
 
     def announced(self, tx_hashes: Collection[bytes]) -> None:
-        """The peer has matched transactions (txid or wtxid), and they are requested."""
+        """Record that the peer has matched transactions (txid or wtxid), which are now requested."""
         self.unanswered.update(tx_hashes)
         if self.loading:
             self._of_another.update(tx_hashes)
 
     def not_found(self, tx_hash: bytes) -> None:
-        """The peer no longer has an announced transaction."""
+        """Record that the peer no longer has an announced transaction (notfound)."""
         if tx_hash in self.unanswered:
             self.unanswered.discard(tx_hash)
             self._of_another.discard(tx_hash)
@@ -118,11 +118,11 @@ class BloomLink:
         """Take an announced transaction that has come.
 
         Our copy of the filter learns nothing if an older filter, or no filter, may have matched the transaction. The
-        peer's present filter may not contain its outputs, so that the peer may honestly omit their spends.
+        peer's current filter may not contain its outputs, so the peer may honestly omit their spends.
 
         Raises:
             LieError: Our copy of the filter does not match the transaction.
-            UselessPeerError: Our copy does not match too many bytes of transactions.
+            UselessPeerError: Our copy fails to match too many bytes of transactions.
         """
         ids = {tx.txid, tx.wtxid}
         was_matched = not ids.isdisjoint(self.unanswered)
@@ -147,11 +147,11 @@ class BloomLink:
         return self.teach(tx.inputs)
 
     def begin(self, flight: Flight) -> None:
-        """A flight was requested."""
+        """Record that a flight was requested."""
         self._flights.append(flight)
 
     def land(self, flight: Flight) -> None:
-        """The pong behind a flight came.
+        """Handle the pong that ends a flight.
 
         Raises:
             LieError: The peer withheld a transaction of the last block.
@@ -222,7 +222,7 @@ class BloomLink:
 
         Raises:
             LieError: Our copy does not match, and no announced transaction is missing.
-            UselessPeerError: Our copy does not match more than `MAX_DOUBTFUL_SIZE` bytes of transactions.
+            UselessPeerError: Our copy fails to match more than `MAX_DOUBTFUL_SIZE` bytes of transactions.
         """
         if self.filter is not None and self.filter.matches_tx(raw):
             return

@@ -88,7 +88,7 @@ class BloomSearch:
         self._filters = filters
         self._found = found
         self._links: dict[Peer, BloomLink] = {}
-        self._parts: deque[_Part] = deque()  # Ascending: first the recorded parts that are still compared.
+        self._parts: deque[_Part] = deque()  # Ascending: first the recorded parts that are still being compared.
         self._repeated: list[_Part] = []  # Parts that were recorded in an earlier run or before a peer came.
         self._raws: dict[bytes, bytes] = {}  # Blocks fetched whole.
         # Positions and txids that one peer omitted and another proved, by block hash.
@@ -205,7 +205,7 @@ class BloomSearch:
         return min((at for at in due if at > now), default=inf)
 
     def _reload_at(self, link: BloomLink) -> float:
-        """When the answers of a peer may cause another reload: for blocks now, for unconfirmed transactions seldom."""
+        """When a peer's answers may cause another reload: now for blocks, rarely for unconfirmed transactions."""
         is_at_tip = self._context.books.cursor >= self._context.chain.height
         return link.may_reload_at if is_at_tip else 0.0
 
@@ -219,7 +219,7 @@ class BloomSearch:
             )
             if link.must_reload:
                 if link.flights or (not is_old and (link.is_reloading or self._reload_at(link) > now)):
-                    # Flights under way are tested with the filter before. A peer causes one reload per round trip.
+                    # Flights under way are tested with the previous filter. A peer causes one reload per round trip.
                     continue
                 made = self._filters.make()
                 if made is None:
@@ -245,11 +245,11 @@ class BloomSearch:
             return
         self._has_warned = True
         danger = "receives the BIP-37 filter unencrypted: others on the way can learn the wallet's addresses"
-        advice = "use mode compact, a node with v2 transport, or an onion address"
+        advice = "use compact mode, a node with v2 transport, or an onion address"
         self._context.out.emit(PeerWarning(peer.address, PrivacyError(f"{danger}; {advice}"), False))
 
     def _loaded(self, peer: Peer, link: BloomLink, is_anew: bool) -> None:
-        """A peer has its new filter. `is_anew` is True if its answers were the reason for the reload."""
+        """Record that a peer has its new filter. `is_anew` is True if its answers were the reason for the reload."""
         link.loading -= 1
         if not link.loading:
             self._context.pool.grant(peer, Demand.RELAY)
@@ -277,10 +277,10 @@ class BloomSearch:
         return armed
 
     def teach(self) -> None:
-        """Add new elements to every peer's filter, except elements that it learned from its answers.
+        """Add new elements to every peer's filter, except elements learned from the peer's answers.
 
-        They are outpoints, because all filters are reloaded when entries change. Elements that a filter already got are
-        not looked up again.
+        They are outpoints, because all filters are reloaded when entries change. Elements that a filter has already
+        received are not looked up again.
         """
         armed = {
             peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch
@@ -328,7 +328,7 @@ class BloomSearch:
     def _ask_for(self, part: _Part) -> None:
         """Request a part from one peer of each network group, and then from more peers before the first answer.
 
-        An attacker with many addresses in one network group must not be all witnesses.
+        An attacker with many addresses in one network group must not become every witness.
         """
         prompt = {peer for peer in part.asked if peer.state is PeerState.READY or peer in part.answers}
         groups = {peer.group for peer in prompt}

@@ -1,11 +1,11 @@
 """Broadcast of the wallet's transactions: record, announce (inv), serve (tx), and infer whether peers accept them.
 
 A peer does not announce a transaction back to the node that sent it. Therefore the broadcaster announces a transaction
-to some peers at once, and to the others a few seconds later. If one of the others announces it first, the network
-relays it. A peer that announces a child has the transaction, too.
+to some peers immediately, and to the others a few seconds later. If one of the others announces it first, the network
+relays it. A peer that announces a child also has the transaction.
 
-The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, it does so
-about once a day.
+The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, one
+announcement a day is enough.
 
 The broadcaster asks a peer that requested a transaction whether the peer has it: every 1.5 s, every 0.5 s while a call
 waits, and after each round of announcements. Core answers notfound for an accepted transaction until its next round of
@@ -51,13 +51,13 @@ from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
 MAX_SERVED = 1_000
-"""Latest announced transactions that a peer may request (our choice)."""
+"""Number of the latest announced transactions that a peer may request (our choice)."""
 MAX_PEERS_TOLD = 1_000
-"""Latest peers whose reactions to a transaction are kept in memory (our choice)."""
+"""Number of the latest peers whose reactions to a transaction are kept in memory (our choice)."""
 MAX_CHILDREN = 1_000
-"""Latest names of other people's transactions that spend one of the wallet's own transactions (our choice)."""
+"""Number of the latest txids and wtxids of foreign children of the wallet's transactions to keep (our choice)."""
 MAX_ANNOUNCED = 200
-"""Transactions that are announced to a peer in one step (our choice)."""
+"""Largest number of transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0
 """Longest delay of the first announcement to a peer, which can announce the transaction first (our choice)."""
 REBROADCAST_S = (600.0, 900.0)
@@ -80,7 +80,7 @@ PROBE_S = 1.5
 FAST_PROBE_S = 0.5
 """The same while a call waits for the answer (our choice)."""
 _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")
-"""Reasons in a reject of a peer that has the transaction."""
+"""Reasons in a reject from a peer that has the transaction."""
 
 
 class Broadcaster:
@@ -112,7 +112,7 @@ class Broadcaster:
         context.pool.on_gone(self._gone)
 
     def on_returned(self, call: Callable[[OwnTx], None]) -> None:
-        """Call `call` with each transaction that the books bring: at the start, or when it is open again."""
+        """Call `call` with each transaction that comes from the books, at the start or when it is open again."""
         self._on_returned.append(call)
 
     def _returned(self, own: OwnTx) -> None:
@@ -132,7 +132,7 @@ class Broadcaster:
         return own is not None and (own.state is BroadcastState.ACCEPTED or own.is_with_others)
 
     def has_size(self, size: int) -> bool:
-        """Return True if one of the transactions has that many bytes."""
+        """Return True if one of the transactions is that many bytes long."""
         return self._owns.has_size(size)
 
     def start(self) -> None:
@@ -146,7 +146,7 @@ class Broadcaster:
             self._wake(own)
 
     def look(self) -> None:
-        """Look for changes in the books: track own transactions that no block contains, and report each new status."""
+        """Look for changes in the books: track our transactions that no block contains, and report each new status."""
         if not self._changed:
             return
         changed = [*self._changed]
@@ -248,14 +248,14 @@ class Broadcaster:
         )
 
     def unsent(self) -> Iterator[bytes]:
-        """Yield the txids of the transactions that peers should request, and that none has requested or has."""
+        """Yield the txids of the transactions that peers should request, but that no peer has or has requested."""
         for own in self._owns:
             is_new = own.state in (BroadcastState.QUEUED, BroadcastState.ANNOUNCED) and not own.is_with_others
             if is_new and own.is_open and own.private is None and self._books.is_announceable(own.tx.txid):
                 yield own.tx.txid
 
     def lacking(self, txid: bytes) -> tuple[bytes, ...]:
-        """Return the parents that a peer requested of one of our transactions, and that this client cannot serve.
+        """Return the parents of one of our transactions that a peer requested and this client cannot serve.
 
         A node requests them if it received the transaction and does not know its inputs.
         """
@@ -280,7 +280,7 @@ class Broadcaster:
         self._wake(*self._owns)
 
     def _wake(self, *owns: OwnTx) -> None:
-        """Look at transactions in the next round. A hidden transaction wakes its descendants once it is not hidden."""
+        """Look at transactions in the next round. A transaction that is no longer hidden wakes its descendants."""
         for own in owns:
             if self._owns.get(own.tx.txid) is own:
                 self._schedule.touch(own)
@@ -299,7 +299,7 @@ class Broadcaster:
     def advance(self) -> None:
         """Announce what is due, ask peers that received a transaction, and report results.
 
-        A step looks at a few transactions only, and the next step continues.
+        A step looks at only a few transactions, and the next step continues.
         """
         context, now = self._context, self._context.now.monotonic
         self.look()
@@ -333,7 +333,7 @@ class Broadcaster:
             self._schedule.plan(own, min(self._moments(own, now), default=inf))
 
     def _plan_announcements(self, own: OwnTx, peers: Collection[Peer]) -> None:
-        """Plan when to announce a transaction to peers that were not told of it, first of all to ready peers."""
+        """Plan when to announce a transaction to peers that have not been told of it, ready peers first."""
         if self._is_announceable(own):
             fresh = [peer for peer in peers if peer not in own.due]
             busy = [peer for peer in self._served if peer not in own.due and peer not in peers]
@@ -475,7 +475,7 @@ class Broadcaster:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
 
     def _note_lacking(self, peer: Peer, parent: bytes) -> None:
-        """A peer requests a transaction that was not announced to it: note whose parent it is, if peers have that."""
+        """Record that a peer requested a parent, not announced to it, of transactions that it has received."""
         for own in self._owns.children_of(parent):
             record = own.peers.get(peer)
             if record is not None and record.requested is not None:
@@ -503,9 +503,10 @@ class Broadcaster:
             self._context.out.fence(peer.number, probed)
 
     def _probed(self, own: OwnTx, peer: Peer, record: PeerRecord, probe: int, *, is_conclusive: bool) -> None:
-        """The peer processed a question and did not serve the transaction. If it said nothing, it ignores questions.
+        """Handle a question that the peer has processed without serving the transaction.
 
-        A notfound alone may answer a question from before the peer received the transaction. The pong cannot.
+        If the peer said nothing, it ignores questions. A notfound alone may answer a question from before the peer
+        received the transaction. The pong cannot.
 
         Args:
             own: The transaction.
@@ -527,20 +528,20 @@ class Broadcaster:
 
     @property
     def reject_s(self) -> float:
-        """Seconds after which a peer without a transaction that it received has rejected it."""
+        """Seconds after which a peer that still lacks a transaction that it received has rejected it."""
         return min(REJECT_S, self._context.options.timeouts.reply_s / 3)
 
     # Reactions of peers
 
     def round_passed(self, peer: Peer) -> None:
-        """A peer announces transactions: Core from now on serves every transaction that it accepted before."""
+        """Record that a peer announces transactions. From now on, Core serves everything that it accepted before."""
         for own, record in self._missing.pop(peer, ()):
             record.has_round_passed = True
             if record.next_probe < inf:  # no question is open
                 self._plan_probe(own, record, self._context.now.monotonic)
 
     def heard(self, peer: Peer, tx_hash: bytes) -> None:
-        """A peer announces a transaction, perhaps one of the wallet's own or a child of it."""
+        """Handle a peer's announcement of a transaction, perhaps one of the wallet's own or a child of one."""
         for own in map(self.find, (tx_hash, *self._parents.get(tx_hash, ()))):
             if own is not None:
                 self._announced(peer, own)
@@ -561,7 +562,7 @@ class Broadcaster:
         return bool(parents)
 
     def _announced(self, peer: Peer, own: OwnTx) -> None:
-        """A peer has one of the wallet's own transactions, or seems to."""
+        """Record that a peer has, or seems to have, one of the wallet's own transactions."""
         record = own.peers.get(peer)
         if record is not None and record.requested is not None:
             record.answered = self._context.now.monotonic
@@ -575,7 +576,7 @@ class Broadcaster:
         self._accepted(own)
 
     def given(self, peer: Peer, txid: bytes) -> bool:
-        """A peer sends a transaction. Returns True if it was announced to the peer and asked for."""
+        """Handle a transaction from a peer. Returns True if it was announced to the peer and then asked for."""
         if txid not in self._served.get(peer, {}):
             return False
         own = self.find(txid)
@@ -589,7 +590,7 @@ class Broadcaster:
         return True
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
-        """A peer does not have a transaction."""
+        """Record that a peer does not have a transaction (notfound)."""
         own = self._owns.find(tx_hash)
         record = own.peers.get(peer) if own is not None else None
         if own is None or record is None:
@@ -628,13 +629,13 @@ class Broadcaster:
         )
 
     def _lacks_for(self, record: PeerRecord, seconds: float) -> bool:
-        """Return True if a peer received a transaction that long ago, and has not answered that it has it."""
+        """Return True if a peer received a transaction that long ago, and has not said since that it has it."""
         now = self._context.now.monotonic
         return record.requested is not None and record.answered is None and now >= record.requested + seconds
 
     @staticmethod
     def _slowness(peer: Peer) -> float:
-        """Return the factor of the time that a peer needs until it serves an accepted transaction."""
+        """Return the factor by which a peer takes longer to serve an accepted transaction."""
         version = _core_version(peer)
         return OLD_CORE_SHARE if version is not None and version < _SEQUENCES else 1.0
 
@@ -644,7 +645,7 @@ class Broadcaster:
         return not self._owns.has_child(own) and all(map(self._books.is_confirmed, spent))
 
     def rejected(self, peer: Peer, message: Reject) -> None:
-        """A peer rejects a transaction (BIP-61): keep its reason. See the module."""
+        """Record why a peer rejects a transaction (BIP-61). See the module."""
         own = self.find(message.data)
         record = own.peers.get(peer) if own is not None else None
         if own is not None and record is not None and record.requested is not None and is_rejection(message):
@@ -657,14 +658,14 @@ class Broadcaster:
         self._hurry(own)
 
     def _hurry(self, own: OwnTx) -> None:
-        """A peer rejects a transaction: the others decide immediately."""
+        """Let the other peers decide immediately, because one peer rejects the transaction."""
         now = self._context.now.monotonic
         if own.state is not BroadcastState.ACCEPTED:
             own.due.update({each: now for each in own.due if each not in own.peers})
         self._wake(own)
 
     def _echo(self, own: OwnTx, peer: Peer) -> None:
-        """A peer has a transaction from another node: the others need not get it soon."""
+        """Record that a peer has a transaction from another node, so the others need not get it soon."""
         if peer.address in own.echoed:
             return
         now, random, was_relayed = self._context.now.monotonic, self._context.random, own.is_relayed
@@ -682,7 +683,7 @@ class Broadcaster:
         self._wake(own)
 
     def _requested(self, own: OwnTx) -> None:
-        """A peer requested or announced a transaction: it outranks every earlier broadcast from now on."""
+        """Record that a peer requested or announced a transaction, which now outranks every earlier broadcast."""
         if events := self._books.requested(own.tx.txid):
             self._context.out.emit(*events)
         self.look()
@@ -750,8 +751,8 @@ class Broadcaster:
             )
         peers = len(self._context.pool.connected())
         return UselessPeerError(
-            f"none of the {peers} connected peers has accepted the transaction yet: the wallet keeps it and"
-            " announces it to every new peer; abandon it to use its coins again"
+            f"no connected peer ({peers} now) has accepted the transaction yet: the wallet keeps it and announces"
+            " it to every new peer; abandon it to use its coins again"
         )
 
     def _may_accept(self, own: OwnTx, now: float) -> bool:
@@ -762,7 +763,7 @@ class Broadcaster:
         return any(record.requested is not None or now < record.announced + self.reject_s for record in open_records)
 
     def reject(self, own: OwnTx) -> None:
-        """Every peer that received a transaction rejected it: it no longer counts.
+        """Record that every peer that received a transaction rejected it, so it no longer counts.
 
         It stays if peers may have it with another witness.
         """
@@ -786,7 +787,7 @@ class Broadcaster:
         self.look()
 
     def _report_status(self, own: OwnTx) -> None:
-        """Report a change of the status in the books, and answer calls if it decides them.
+        """Report a change of status in the books, and answer calls if it decides them.
 
         When a transaction ends, the reactions of peers to it are forgotten.
         """
@@ -864,6 +865,6 @@ def _item(peer: Peer, own: OwnTx, by_txid: InvType) -> InvItem:
 
 
 def _shorten(told: dict[str, None] | dict[str, str]) -> None:
-    """Keep the latest peers only."""
+    """Keep only the latest peers."""
     while len(told) > MAX_PEERS_TOLD:
         del told[next(iter(told))]

@@ -20,7 +20,7 @@ from spvfilter.wallet.scanned import ScannedBlock
 
 @dataclass(slots=True)
 class Context:
-    """Made once by the engine, which moves `now` with every step."""
+    """The shared objects. The engine creates them once, and sets `now` at every step."""
 
     options: Options
     chain: HeaderChain
@@ -37,7 +37,7 @@ class Context:
     matches_left: int = 0
     """Number of matches that this step may still record. If none are left, the next step records the next block."""
     looks_left: int = 0
-    """Number of own transactions, each times its peers, that this step may still check. The next step does the rest."""
+    """Number of our transactions, each times its peers, that this step may still check. The next step does the rest."""
     is_due: bool = True
     """True if the parts should decide their next actions."""
     tasks: Tasks = field(default_factory=Tasks)
@@ -62,7 +62,7 @@ class Context:
         self.is_due = True
 
     def failed(self, peer: Peer, error: Exception) -> None:
-        """Drop a peer whose task has ended by an error of the peer. Any other error is a bug, and is raised."""
+        """Drop a peer whose task ended with an error that the peer caused. Raise any other error, which is a bug."""
         if not isinstance(error, PeerError):
             raise error
         self.pool.drop(peer, error, self.now)

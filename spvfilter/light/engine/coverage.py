@@ -158,7 +158,7 @@ class Coverage:
         return self.disputed.get(height) == block_hash
 
     def add_undecided(self, first: int, last: int) -> None:
-        """A dispute about a range ended without a decision.
+        """Record that a dispute about a range ended without a decision.
 
         If there are too many ranges, the two closest ones are joined.
         """
@@ -173,7 +173,7 @@ class Coverage:
 
         Its filters were compared with ours up to height `compared`.
         """
-        before = self.filter_disputes.get(address)  # It keeps its place, or else two peers would take turns for ever.
+        before = self.filter_disputes.get(address)  # It keeps its place, or else two peers would take turns forever.
         while before is None and len(self.filter_disputes) >= MAX_FILTER_DISPUTES:
             settled = [each for each, dispute in self.filter_disputes.items() if not dispute.is_open]
             of_host = [each for each in self.filter_disputes if host_of(each) == host_of(address)]

@@ -1,8 +1,8 @@
-"""Demands: requests at which a busy node closes the connection instead of an answer, as Bitcoin Core does.
+"""Demands: requests at which a busy node closes the connection instead of answering, as Bitcoin Core does.
 
-If a node closes the connection three times in succession at a demand, the client avoids the demand for ten minutes.
-If the demand was for the mempool, it is one minute at first. Then it tries the demand again, and one more closed
-connection is enough. `Refusals` keeps this for one address.
+If a node closes the connection three times in succession at a demand, the client avoids the demand for ten minutes. If
+the demand was for the mempool, it is one minute at first. Then it tries the demand again, and one more closed
+connection is enough. `Refusals` records this for one address.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Refusals:
         return now < self.until.get(demand, 0.0)
 
     def close(self, demand: Demand, now: float) -> bool:
-        """The node closed the connection before it answered. Returns True if it now refuses the demand."""
+        """Record that the node closed the connection before it answered. Returns True if it now refuses the demand."""
         self.closed[demand] = self.closed.get(demand, 0) + 1
         if self.closed[demand] < MAX_CLOSED:
             return False
@@ -62,6 +62,6 @@ class Refusals:
         return True
 
     def grant(self, demand: Demand) -> None:
-        """The node answered the demand."""
+        """Record that the node answered the demand."""
         self.closed.pop(demand, None)
         self.until.pop(demand, None)

@@ -21,7 +21,7 @@ class DoubleSpends:
     """
 
     def __init__(self, books: Books, link: BloomLink | None, answer: Sequence[ScannedBlock]) -> None:
-        """`answer` has successive blocks; `link` leads to the peer that sent them, unless it is gone."""
+        """`answer` contains successive blocks; `link` leads to the peer that sent them, unless it is gone."""
         self._judgement = books.judgement
         self._hidden: list[tuple[int, bytes]] = []  # height at first sight, and txid
         if not answer or not books.seeks_double_spends:

@@ -64,7 +64,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Write a batch to the database. Numbers ascend by one from 1.
+    """Write a batch to the database. Numbers start at 1 and increase by one.
 
     Several batches may be written in one transaction. Committed reports when they are durable. An error ends the
     client: the engine is discarded, and the next one starts from the database.
@@ -83,7 +83,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Call a slow function without arguments or the database, in any thread. Worked reports its result."""
+    """Call a slow function, which does not use the database, in any thread. Worked reports its result."""
 
     token: int
     function: Callable[[], object]

@@ -81,8 +81,8 @@ from spvfilter.wire.messages.table import InvType, Message
 _ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
 _MATCHES_AT_ONCE = 100  # Matches after which a step records no more blocks: about six milliseconds (our choice).
-_MOST_KEPT = 100  # Inputs that wait for the end of a change. With more, the change ends without a stop (our choice).
-_LOOKS_AT_ONCE = 200  # Own transactions, each times its peers: about three milliseconds (our choice).
+_MOST_KEPT = 100  # Inputs that may wait for the end of a change. With more, it ends without a pause (our choice).
+_LOOKS_AT_ONCE = 200  # Our transactions, each times its peers: about three milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
@@ -206,7 +206,7 @@ class ClientEngine:
 
     @property
     def event_numbers(self) -> range:
-        """Numbers of this run's events. The last ones may still be being committed."""
+        """Numbers of this run's events. The latest may not be committed yet."""
         journal = self._context.out.journal
         return range(journal.first, journal.sequence + 1)
 
@@ -459,7 +459,7 @@ class ClientEngine:
         """Process messages that came together, so that their consequences are decided once."""
         for each in heard:
             peer = self._context.pool.get(number)
-            if peer is not None:  # else it was dropped for a message before, or is a private connection
+            if peer is not None:  # else it was dropped for an earlier message, or is a private connection
                 self._guarded(peer, each.message if isinstance(each, Received) else each)
             elif isinstance(each, Received):
                 self._private.takes(Heard(number, each.message))
@@ -507,7 +507,7 @@ class ClientEngine:
                 pass
 
     def _moved(self, update: Update) -> None:
-        """The best chain has changed."""
+        """Handle a change of the best chain."""
         context = self._context
         if update.old_hashes:
             fork = update.fork_height
@@ -582,12 +582,12 @@ class ClientEngine:
         return self.relay.lacking(txid) if txid in self.relay else self.broadcaster.lacking(txid)
 
     def _recorded_own(self, txid: bytes) -> None:
-        """A transaction of the wallet is recorded: search blocks for its inputs and outputs."""
+        """Search blocks for the inputs and outputs of a transaction of the wallet that was just recorded."""
         self._compact.scripts.refresh()
         self._bloom.teach()
 
     def _search_changed(self, removed: Renumbering | None) -> None:
-        """The watch list has changed, or blocks are to be searched again."""
+        """Adapt the search to a changed watch list, or to blocks that must be searched again."""
         context = self._context
         self._bloom.entries_changed()
         if removed is not None:

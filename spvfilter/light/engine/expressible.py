@@ -9,7 +9,7 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.patterns import KINDS
 
 MOST_LABELS = 20
-"""Largest number of labels that a client finds by tweaks, apart from that of the change (our choice).
+"""Largest number of labels that a client finds by tweaks, apart from the change label (our choice).
 
 Each label adds a script for each tweak."""
 
@@ -18,8 +18,8 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: 
     """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
 
     `has_spent` is True if the client has a source of the outputs that blocks spend, `has_tweaks` if it has one of their
-    tweaks. It needs either of them to follow sp(). A scan key with too many labels is also refused, because a search
-    would fail later.
+    tweaks. It needs either of them to follow an sp() descriptor. A scan key with too many labels is also refused,
+    because a search would fail later.
     """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
@@ -69,9 +69,9 @@ def _can_find(watch: TxOutIndex, mode: Mode) -> bool:
 
 
 def check_addition(watch: TxOutIndex, ways: frozenset[Mode], mode: Mode) -> None:
-    """Raise InexpressibleError if no mode can find both new entries, which need one of the modes `ways`, and a list."""
+    """Raise InexpressibleError if no mode can find both a list and new entries, which need one of the modes `ways`."""
     if mode is Mode.AUTO and len(ways) == 1 and not ways & ways_of(watch):
         (way,) = ways
         raise InexpressibleError(
-            f"only mode {way} can find this entry, but it cannot find all existing entries: use two clients", ()
+            f"only {way} mode can find this entry, but it cannot find all existing entries: use two clients", ()
         )

@@ -1,4 +1,4 @@
-"""Fee rates that a light client knows by itself: averages of whole blocks, and its peers' largest feefilter."""
+"""Fee rates that a light client has seen for itself: averages of whole blocks, and its peers' largest feefilter."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
 
 
 def fee_limits(peers: Iterable[Peer]) -> FeeLimits | None:
-    """Return the lowest and the highest rate of the peers that accept transactions; None if there are none.
+    """Return the lowest and highest fee rates that ready peers require, if they accept transactions; None if none do.
 
-    A peer that has not announced one accepts any rate.
+    A peer that has sent no feefilter message counts as 0.
     """
     rates = [
         peer.fee_filter or 0 for peer in peers if peer.is_ready and peer.profile is not None and peer.profile.relays

@@ -50,7 +50,7 @@ MAX_DISPUTERS = 1_000  # Latest addresses with remembered disputes (our choice).
 
 @dataclass(slots=True)
 class _Divergence:
-    """A peer whose filter headers differ from ours from an undecided block on."""
+    """A peer whose filter headers differ from ours, starting at an undecided block."""
 
     first: int
     """Height of that block."""
@@ -61,7 +61,7 @@ class _Divergence:
     is_ended: bool = False
     """True if the comparison pauses until our filter headers reach the tip."""
     resumed: int | None = None
-    """Height above which the comparison was resumed, so that each block of difference is judged."""
+    """Height above which the comparison was resumed, so that each differing block is judged."""
 
 
 @dataclass(slots=True)
@@ -277,7 +277,7 @@ class FilterHeaders:
         )
 
     def _take_back(self, height: int) -> None:
-        """Take back our filter headers from a height on, and the search by them."""
+        """Take back our filter headers from a height on, and the search that used them."""
         context = self._context
         context.rows.cut(height - 1)
         context.books.change_filters(CompactFilterBatch(fork=height - 1))
@@ -472,7 +472,7 @@ class FilterHeaders:
             stated.is_asked = False
 
     def _reaches(self, height: int, stop: bytes) -> bool:
-        """True if the chain and our filter headers still have a block."""
+        """True if the chain and our filter headers still contain a block."""
         return (
             height <= min(self._context.rows.height, self._context.chain.height)
             and self._context.chain.hash_at(height) == stop
@@ -572,10 +572,11 @@ class FilterHeaders:
     def _end_dispute(self, peer: Peer, height: int) -> None:
         """End a dispute in which no block decides: drop the chain with fewer supporters for a while.
 
-        The other chain is not proven by that. All blocks from the first disputed one on are in doubt.
+        That does not prove the other chain. All blocks from the first disputed one on are in doubt.
 
-        If both chains have as many network groups, the engine drops one peer for a substitute. Without a substitute,
-        all peers stay, and the comparison pauses. Later blocks are compared again, even if dropped peers come back.
+        If both chains have equally many network groups, the engine drops one peer for a substitute. Without a
+        substitute, all peers stay, and the comparison pauses. Later blocks are compared again, even if dropped peers
+        come back.
         """
         context, stated, until = self._context, self._stated_by(peer), self._ended.pop(peer.address, None)
         self._ended = dict(

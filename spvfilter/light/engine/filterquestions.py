@@ -100,8 +100,8 @@ class _Open:
 class FilterQuestions:
     """Sends questions about filters. Each returns a Wait for the answer, or None if the same question is open already.
 
-    A question whose asker has lost interest stays open: its answer is not a lie. If the peer leaves, the Wait does not
-    come.
+    A question whose asker has lost interest stays open: its answer is not a lie. If the peer leaves, the Wait never
+    comes.
     """
 
     def __init__(self, context: Context) -> None:
@@ -155,7 +155,7 @@ class FilterQuestions:
     ) -> Wait[list[bytes]] | None:
         """Ask for the filters of successive blocks from a height on. The peer stated their `hashes`.
 
-        A question that has one of these blocks is the same question.
+        A question that contains one of these blocks is the same question.
         """
         owed = self._of(peer)
         if any(map(owed.filters.__contains__, blocks)):
@@ -189,7 +189,7 @@ class FilterQuestions:
     # Answers
 
     def take(self, peer: Peer, message: CFilter | CFHeaders | CFCheckpt) -> None:
-        """Take an answer. Raises LieError if no question is open that it answers."""
+        """Take an answer. Raises LieError if it answers no open question."""
         if message.filter_type != BASIC_FILTER_TYPE:
             raise LieError(f"filters of type {message.filter_type}", cause=Lie.UNASKED_FILTER)
         match message:
@@ -203,8 +203,9 @@ class FilterQuestions:
                 assert_never(message)
 
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take filters, each with the hash of its block. Raises LieError as `take` does, after the filters before the
-        false one.
+        """Take filters, each with the hash of its block.
+
+        Raises LieError as `take` does, but takes the filters before the false one.
         """
         owed, heard = self._of(peer), dict[_Flight, None]()
         blocks, data = map(list, zip(*filters, strict=True))
@@ -227,7 +228,7 @@ class FilterQuestions:
                 self._context.pool.heard(peer, ("cfilter", each), self._context.now)
 
     def _finish(self, peer: Peer, owed: _Open, flight: _Flight) -> None:
-        """All filters of a flight have come."""
+        """Handle a flight whose filters have all come."""
         owed.flights -= 1
         self._context.pool.answered(peer, ("cfilter", flight), self._context.now)
         self._context.changed()

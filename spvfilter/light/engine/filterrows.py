@@ -25,15 +25,17 @@ class _Segment:
 
 
 _SEGMENTS: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
-"""Segments of all clients of the process by their last filter header, which commits to everything below. A segment ends
-with the last client that has it."""
+"""Segments of all clients of the process by their last filter header, which commits to everything below.
+
+A segment is freed with the last client that uses it.
+"""
 
 
 class FilterRows:
     """Filter hashes from the genesis block on. Each filter header follows from those below it (BIP-157)."""
 
     def __init__(self, pieces: Iterable[bytes] = ()) -> None:
-        """`pieces` are the saved filter hashes, 32 bytes each, any number in an item."""
+        """`pieces` are the saved filter hashes, 32 bytes each, any number per item."""
         self._segments: list[_Segment] = []
         self._hashes = bytearray()  # after the segments
         self._headers = bytearray()

@@ -18,21 +18,21 @@ MAX_OVERLAY = 5_000
 
 
 class Position(NamedTuple):
-    """How many scripts were matched with a block."""
+    """How far a block has been matched: the scripts that it was tested against."""
 
     base: int = 0
     """Number of scripts from the watch list, blocks and the wallet's own transactions."""
     overlay: int = 0
-    """Number of the latest script from a foreign unconfirmed transaction."""
+    """Number of the latest foreign unconfirmed transaction whose scripts were tested."""
 
 
 class _Sighted(NamedTuple):
     """A foreign unconfirmed transaction whose scripts are wanted."""
 
     number: int
-    """Number of the sight, from 1."""
+    """Number of the sighting, from 1."""
     height: int
-    """Searched height at first sight. The scripts are asked for in blocks above it only."""
+    """Searched height when it was first seen. Its scripts are looked up only in blocks above this height."""
     scripts: tuple[bytes, ...]
     """The scripts that it pays and spends."""
 
@@ -44,7 +44,7 @@ class FilterScripts:
     transaction reveal the spent scripts, except for taproot, bare scripts, and hashes of scripts that do not end in a
     signature check.
 
-    The scripts of foreign transactions are limited in number, matched only with later blocks, and removed with their
+    The scripts of foreign transactions are limited in number, matched only against later blocks, and removed with their
     transaction. Otherwise, an attacker who pays an address could choose which blocks the client fetches.
     """
 
@@ -58,9 +58,9 @@ class FilterScripts:
         self._overlay: dict[bytes, _Sighted] = {}  # The key is a txid.
         self._overlaid = 0  # Number of scripts in the overlay.
         self._waiting: dict[bytes, None] = {}  # Txids of transactions that wait for room in the overlay.
-        self._number = 0  # Number of the latest sight.
+        self._number = 0  # Number of the latest sighting.
         self._entries = 0  # The scripts of this many entries of the watch list were added.
-        self._is_loaded = False  # True if also the scripts of outpoints were added.
+        self._is_loaded = False  # True if the scripts of outpoints were added as well.
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
     def entries_removed(self, change: Renumbering) -> None:
@@ -132,7 +132,7 @@ class FilterScripts:
                 self._overlay[txid] = _Sighted(self._number, record.first_height, scripts)
 
     def _fresh_own(self) -> Sequence[TxRecord]:
-        """Return the wallet's own transactions without a block that have changed since the last call, at first all."""
+        """Return the wallet's own transactions without a block that have changed since the last call; at first, all."""
         found = [record for record in map(self._books.judgement.own_record, self._changed_own) if record is not None]
         self._changed_own.clear()
         if self._has_own:
@@ -151,7 +151,7 @@ class FilterScripts:
             last: Height of the last block.
         """
         upto, start = len(self._list), done.base
-        overlay = dict[int, dict[bytes, None]]()  # by the height of first sight
+        overlay = dict[int, dict[bytes, None]]()  # by the height at which each was first seen
         for each in self._overlay.values():
             if each.number > done.overlay and each.height < last:
                 overlay.setdefault(each.height, {}).update(dict.fromkeys(each.scripts))

@@ -65,7 +65,7 @@ class _Part:
     asked: set[Peer] = field(default_factory=set)
     asked_at: float = 0.0
     """When a peer was last asked."""
-    moved: Change = field(default_factory=lambda: Change("filters, or more scripts to match them with"))
+    moved: Change = field(default_factory=lambda: Change("filters, or more scripts to match them against"))
     task: Task[None] | None = None
     """Gets the filters and matches them."""
 
@@ -88,7 +88,7 @@ class FilterSearch:
         *,
         has_filters: bool,
     ) -> None:
-        """`has_filters` is True if the database has filters of any blocks."""
+        """`has_filters` is True if the database contains any filters."""
         self._silent = silent
         self._context = context
         self._headers = headers
@@ -198,7 +198,7 @@ class FilterSearch:
     async def _search(self, part: _Part) -> None:
         """Get the filters of a part from the database or from peers, and match them whenever there are more scripts.
 
-        `_ask` shares the parts that the database lacks out among the peers.
+        `_ask` distributes the parts that the database lacks among the peers.
         """
         context = self._context
         if part.filters is None and not part.is_missing:
@@ -229,7 +229,7 @@ class FilterSearch:
         return await self._context.out.looked_up(function, "filters in the database")
 
     def _to_match(self, part: _Part) -> tuple[list[bytes], Position] | None:
-        """Return the filters of a part, and the position of scripts that they were not matched with yet, or None."""
+        """Return the filters of a part, and the position of scripts that they were not matched against yet, or None."""
         upto = self.scripts.position
         return (part.filters, upto) if part.filters is not None and part.matched != upto else None
 
@@ -240,7 +240,7 @@ class FilterSearch:
         self._context.tasks.run()
 
     def _refute(self, part: _Part, error: BlockFilterError) -> None:
-        """A filter is malformed: ban the peers that commit to it. This drops the part."""
+        """Ban the peers that commit to a malformed filter. This drops the part."""
         height = part.first + part.hashes.index(error.block_hash)
         lie = LieError(f"the filter of block {height} is malformed: {error.message}", cause=Lie.FALSE_FILTER_HEADER)
         self._headers.refute(height, lie)
@@ -295,7 +295,7 @@ class FilterSearch:
     def _candidates(self, part: _Part) -> Sequence[int]:
         """Heights of the part's blocks that are fetched whole, ascending.
 
-        Their filters match, or are disputed. If a source says which outputs blocks spend, they are all blocks.
+        Their filters match, or are disputed. If a source says which outputs blocks spend, all blocks are fetched.
         """
         if self._silent.reads_all:
             return range(part.first, part.last + 1)
@@ -334,7 +334,7 @@ class FilterSearch:
     # Recording
 
     def _record(self) -> None:
-        """Record blocks in order, up to the first block that is not matched or has not come."""
+        """Record blocks in order, up to the first block that has not been matched or has not come."""
         while self._parts and (self._large is None or self._large.is_done):
             part = self._parts[0]
             if part.filters is None or part.is_matching or not self._record_part(part):
@@ -437,7 +437,7 @@ def _scan(table: WatchTable, raw: bytes) -> tuple[list[Hit], dict[int, bytes]]:
 
 
 def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] | None:
-    """Return the filters with these hashes from a height on, or None if the database lacks one."""
+    """Return the filters with these hashes from a height on, or None if the database lacks one of them."""
     known = store.compact_filters
     last = first + len(digests) - 1
     if known.height < last or known.hashes(first, last) != list(digests):

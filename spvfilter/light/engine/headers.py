@@ -55,7 +55,7 @@ class _View:
         None  # `best`, the tip, and the height of `best` in the chain of that tip; None if `best` is not in it
     )
     is_apart: bool = False
-    """True if its last headers follow the genesis block, and the best chain has others there."""
+    """True if its last headers follow the genesis block, and the best chain contains different ones there."""
 
 
 class PeerHeaders:
@@ -114,7 +114,7 @@ class PeerHeaders:
         )
 
     def is_asked(self, peer: Peer) -> bool:
-        """True if a peer has yet to send headers, or is asked for more when the database or the peer has caught up."""
+        """True if a peer has yet to send headers, or is asked for more once the database or the peer has caught up."""
         view = self._views.get(peer)
         return _KEY in peer.questions or (view is not None and view.is_due)
 
@@ -127,7 +127,7 @@ class PeerHeaders:
     # Asking
 
     def greet(self, peer: Peer) -> None:
-        """A peer has connected."""
+        """Begin to follow the headers of a peer that has connected."""
         salt = self._context.random.randbytes(16)
         self._views[peer] = _View(HeaderSync(self._context.chain, salt))
         self._context.out.send(peer.number, SendHeaders())
@@ -203,8 +203,9 @@ class PeerHeaders:
                 self.ask(peer)
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
-        """A peer announces blocks by inv. Only the last blocks of a long list count: an honest peer lists the highest
-        last.
+        """Handle a peer's announcement of blocks by inv.
+
+        Only the last blocks of a long list count, because an honest peer lists the highest last.
         """
         view = self._views[peer]
         chain, known = self._context.chain, self.knows(peer)
@@ -260,7 +261,7 @@ class PeerHeaders:
         return int(max(now.wall, theirs))
 
     def _receive(self, peer: Peer, view: _View, headers: bytes) -> tuple[Update | None, bytes]:
-        """Return the update by these headers, and the headers that are not ahead of our clock.
+        """Return the update from these headers, and the headers that are not ahead of our clock.
 
         The update is None if the headers do not connect.
         """
@@ -288,7 +289,10 @@ class PeerHeaders:
             view.news.announce()
 
     def _take_nothing(self, peer: Peer, view: _View) -> None:
-        """The peer has no header after our locator. It does not have our tip, unless that is the genesis block."""
+        """Handle an empty answer: the peer has no header after our locator.
+
+        It does not have our tip, unless that is the genesis block.
+        """
         assert peer.profile is not None
         stated, chain = peer.profile.start_height, self._context.chain
         if stated >= max(chain.height, 1) and not view.is_future:

@@ -77,7 +77,7 @@ class HeardTogether:
 
 @dataclass(frozen=True, slots=True)
 class FencePassed:
-    """A peer has processed everything that was sent to it before the effect Fence with this token."""
+    """A peer has processed everything that was sent to it before the Fence effect with this token."""
 
     peer: int
     token: int
@@ -100,7 +100,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of the effect Work or Read with this token. If its function raised, the value is the Exception."""
+    """The result of the Work or Read effect with this token. If its function raised, the value is the Exception."""
 
     token: int
     value: object
@@ -108,7 +108,7 @@ class Worked:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The user requests a change of the watch list or of the searched blocks. The effect Done has the same token."""
+    """The user requests a change of the watch list or of the searched blocks. The Done effect has the same token."""
 
     token: int
     request: Request
@@ -124,7 +124,7 @@ class BroadcastAsked:
     is_private: bool = False
     """True if one new peer gets the transaction first."""
     call: int = 0
-    """Number of the waiting call: the effect Answer has the same number."""
+    """Number of the waiting call: the Answer effect has the same number."""
     parents: tuple[bytes, ...] = ()
     """Transactions that are broadcast before it, which it may pay for."""
     is_forced: bool = False
@@ -166,7 +166,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time given by the last effect Wake has come. Additional ticks do no harm."""
+    """The time given by the last Wake effect has come. Additional ticks do no harm."""
 
 
 # Work of one input, in units of about a microsecond (our choice). A single message that cannot be cut may be more.

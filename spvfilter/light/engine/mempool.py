@@ -1,4 +1,4 @@
-"""Unconfirmed transactions that peers announce. The module `broadcaster` handles the wallet's own transactions.
+"""Unconfirmed transactions that peers announce. The `broadcaster` module handles the wallet's own transactions.
 
 With compact filters, peers do not know the wallet's scripts, so at the tip the engine fetches every announced
 transaction, and records it if it matches. With BIP-37, a peer announces the transactions that its filter matches. The
@@ -58,7 +58,7 @@ _MAX_WORK = 20_000
 _EVENT_WORK = 300
 """Work of an event, and of a transaction."""
 _LINK_WORK = 30
-"""Work of a record or an input that is walked: a transaction is judged with all that it is linked to."""
+"""Work of a record or an input that is walked: a transaction is judged with everything that it is linked to."""
 _WORK_S = 0.3e-6  # Processor time of a unit of work in seconds, on a slow machine of 2026.
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
@@ -70,7 +70,7 @@ class _PeerInventory:
     asked: dict[bytes, None] = field(default_factory=dict)
     """Requested transactions that have not come, by txid or wtxid."""
     announced: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))
-    """Items that are not requested yet; see _packed."""
+    """Items that have not been requested yet; see _packed."""
     was_asked_for_all: bool = False
     """True if the peer got a mempool message."""
     heard: dict[bytes, None] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class MempoolWatch:
         self._asked: dict[bytes, Peer] = {}  # Peers that were asked and have not answered, by txid.
         self._sender: tuple[bytes, Peer | None] = b"", None  # Wtxid of the latest recorded transaction, and its sender.
         self._senders: dict[bytes, Peer] = {}  # Senders of the queue's transactions, by wtxid.
-        self._has_warned = False  # that a transaction found no room
+        self._has_warned = False  # that a transaction did not fit
         context.pool.on_gone(self._gone)
 
     def _gone(self, peer: Peer) -> None:
@@ -152,8 +152,8 @@ class MempoolWatch:
         """Note transactions that the peer announced after the transaction that replaced them.
 
         A peer that never announced the replacement may just be late, unless no connected peer has announced it: nodes
-        that restart forget it. Each peer is heard once about a transaction:
-        otherwise a few bytes could move many matches back and forth.
+        that restart forget it. Each peer is heard only once about a transaction, because otherwise a few bytes could
+        move many matches back and forth.
         """
         books = self._context.books
         for item in items[-_MAX_ORDERED:]:
@@ -181,7 +181,7 @@ class MempoolWatch:
         return all(each.heard.keys().isdisjoint(ids) for each in self._inventories.values())
 
     def _heed(self, txid: bytes) -> None:
-        """Look at a transaction that waits: another peer has it."""
+        """Look at a waiting transaction, because another peer has it."""
         if txid in self._context.books.judgement.waiting:
             self._heeded[txid] = None
             self._context.changed()
@@ -216,7 +216,7 @@ class MempoolWatch:
         return min(ask_at, rested_at, self._quorum.next_at if self._context.books.judgement.waiting else inf)
 
     def _look_for_evidence(self, *, by_filter: bool) -> None:
-        """Look whether one network group is enough now, and ask other peers for transactions that wait."""
+        """Check whether one network group is enough now, and ask other peers for waiting transactions."""
         now, books = self._context.now.monotonic, self._context.books
         self._quorum.look()
         trusted, before = self._quorum.trusted, self._trusted
@@ -250,8 +250,8 @@ class MempoolWatch:
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         inventory = self._inventory(peer)
         if not self._queue.has_much_room(peer.group):
-            return  # otherwise each transaction without room would cause a request for all again
-        # Items from before the filter, or without room: with a mempool message the peer announces the matching ones.
+            return  # otherwise each transaction that does not fit would cause a request for all again
+        # These items are from before the filter, or did not fit. A mempool message makes the peer announce matches.
         if by_filter and inventory.announced:
             inventory.announced.clear()
             inventory.was_asked_for_all = False
@@ -355,7 +355,7 @@ class MempoolWatch:
                 self._ask(peer, inventory, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
-        """A peer no longer has a transaction."""
+        """Record that a peer no longer has a transaction that was requested (notfound)."""
         self._broadcaster.not_found(peer, tx_hash)
         self._relay.not_found(peer, tx_hash)
         self._inventory(peer).asked.pop(tx_hash, None)
@@ -459,7 +459,7 @@ def _hashes(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _packed(item: InvItem) -> bytes:
-    """An item of a transaction in one object: the hash (32 bytes) and the number of its kind.
+    """Pack an item for a transaction into one object: the hash (32 bytes) and the number of its kind.
 
     A peer may announce 50,000.
     """

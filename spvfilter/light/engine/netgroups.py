@@ -55,7 +55,7 @@ def netgroup(host: str) -> str:
     """Return the part of a host's address that probably identifies its owner.
 
     It is /16 for IPv4 and /32 for IPv6; all onion addresses form one group. An IPv6 address that contains an IPv4
-    address counts as the latter.
+    address counts as that IPv4 address.
 
     All host names that only a proxy resolves also form one group, because two of them may lead to the same node. The
     rest is as in Core's netgroup.cpp, without its map of autonomous systems.
@@ -78,7 +78,7 @@ def netgroup(host: str) -> str:
 
 
 def _linked_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address whose owner owns an IPv6 address too (Core netaddress.cpp, GetLinkedIPv4).
+    """Return the IPv4 address whose owner also owns an IPv6 address (Core netaddress.cpp, GetLinkedIPv4).
 
     These are mapped, translated (RFC 6052, RFC 6145), 6to4 (RFC 3964) and Teredo (RFC 4380) addresses.
     """

@@ -31,7 +31,7 @@ class PeerTimeouts:
     stall_s: float = 2.0
     """Silence after a request before another peer that could answer is also asked."""
     answer_s: float = 30.0
-    """Time for an answer in parts, before other peers are asked too and nothing waits for it (our choice)."""
+    """Time for an answer in parts, before other peers are also asked and nothing waits for it (our choice)."""
     retry_s: float = 1.0
     """Pause before a peer is tried again. It doubles with each failure, up to `max_retry_s` (our choice)."""
     max_retry_s: float = 300.0
@@ -45,11 +45,11 @@ class PeerTimeouts:
     flight: int = 125
     """Number of filtered blocks in one request (our choice)."""
     flights: int = 8
-    """Number of open requests for filtered blocks (our choice)."""
+    """Largest number of outstanding requests for filtered blocks (our choice)."""
     filters: int = 250
     """Number of compact filters in one request, at most 1,000 (BIP-157)."""
     filter_flights: int = 2
-    """Number of open requests for compact filters to one peer (our choice)."""
+    """Largest number of outstanding requests for compact filters to one peer (our choice)."""
     small_block: int = 100_000
     """Largest block, in bytes, that is checked immediately, in about 0.3 ms, instead of in a thread (our choice)."""
 

@@ -2,7 +2,7 @@
 
 One operator may have several addresses, so connections go to as many network groups as possible, then to as many hosts.
 Peers that contradicted our filter headers come first, but get at most a quarter of the slots, so that an attacker
-cannot get all of them by contradicting.
+cannot get all of them by contradicting our headers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class OutboundSlot(NamedTuple):
 
     address: str
     host: str
-    """Host of the address, as far as it is known."""
+    """Host of the address, if known."""
     group: str
     """Network group of the host."""
     since: float

@@ -61,7 +61,7 @@ class Outbox:
         """Collect the effects of these books.
 
         Args:
-            books: Their changes are committed.
+            books: The books whose changes are committed.
             chain: The best chain.
             journal: Numbers the events.
             add_notes: Adds notes to the batch before each commit, so that a change and its note are in one commit.

@@ -1,7 +1,7 @@
-"""Own transactions in the wallet's books: everything that the broadcaster asks or changes.
+"""The wallet's own transactions in its books: everything that the broadcaster asks or changes.
 
 A transaction is the wallet's own if this wallet broadcast it; all others are foreign. No other module of the engine
-reads own transactions in the books.
+reads them in the books.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OwnBooks:
     # Questions
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """Return own transactions that no block contains, parents first, as a new tuple after each change."""
+        """Return our transactions that no block contains, parents first, as a new tuple after each change."""
         return self._books.judgement.own_records()
 
     def own_record(self, txid: bytes) -> TxRecord | None:
@@ -93,7 +93,7 @@ class OwnBooks:
         return self._books.judgement.follow_own()
 
     def is_announceable(self, txid: bytes) -> bool:
-        """Return True if a transaction of the wallet is unconfirmed and no later one of its own replaces it."""
+        """Return True if a transaction of the wallet is unconfirmed and no later one of the wallet's replaces it."""
         return self._books.judgement.is_announceable(txid)
 
     def is_unconfirmed(self, txid: bytes) -> bool:
@@ -129,7 +129,7 @@ class OwnBooks:
         return Conflict(by, None if anchor is None else anchor.height)
 
     def rival(self, tx: Transaction) -> bytes | None:
-        """Return the txid of an unconfirmed transaction that shares an input with `tx`. Prefer a pending one."""
+        """Return the txid of an unconfirmed transaction that shares an input with `tx`, preferably a pending one."""
         rivals = [each for outpoint in tx.inputs for each in self.spenders(outpoint) if each != tx.txid]
         return min(rivals, key=lambda each: not self._books.judgement.is_pending(each), default=None)
 

@@ -1,4 +1,4 @@
-"""Own transactions in this run: the progress of each, to look up by its hashes, its family, or when it is due."""
+"""The wallet's own transactions in this run: the progress of each, which can be looked up by hash or family."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spvfilter.transaction import Transaction
 PRIVATE_ECHO_GROUPS = 2
 """Network groups that must announce a private transaction before it counts as relayed (our choice)."""
 _SPARE = 64
-"""Outdated entries of a schedule, beyond which they are removed (our choice)."""
+"""Number of outdated entries in a schedule beyond which they are removed (our choice)."""
 
 
 class BroadcastState(Enum):
@@ -47,7 +47,7 @@ class PeerRecord:
     is_asked: bool = True
     """True if the peer was asked for it before requesting it, and has not answered."""
     probes: int = 0
-    """How often the peer was asked since it received it."""
+    """How often the peer has been asked since it received it."""
     next_probe: float = inf
     """When to ask again."""
     is_missing: bool = False
@@ -75,7 +75,7 @@ class Private:
 
     @property
     def is_relayed(self) -> bool:
-        """True if enough network groups announced it that did not receive it from this client. One could lie."""
+        """True if enough network groups announced it without receiving it from this client. One could lie."""
         return len(self.echoed - self.receivers) >= PRIVATE_ECHO_GROUPS
 
 
@@ -108,7 +108,7 @@ class OwnTx:
     input_values: tuple[int, ...] | None = None
     """Values of the inputs in satoshi, if the user gave them."""
     private: Private | None = None
-    """None if connected peers may learn of it."""
+    """Progress of the private broadcast; None if connected peers may learn of it."""
     due: dict[Peer, float] = field(default_factory=dict)
     """When to announce it to each peer (monotonic seconds)."""
     peers: dict[Peer, PeerRecord] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class OwnTx:
 
 
 class OwnTxs:
-    """Own transactions that no block contains, in the order in which they are examined."""
+    """The wallet's own transactions that no block contains, in the order in which they are examined."""
 
     def __init__(self) -> None:
         self._all: dict[bytes, OwnTx] = {}  # by txid
@@ -181,7 +181,7 @@ class OwnTxs:
         return self._by_hash.get(tx_hash)
 
     def has_size(self, size: int) -> bool:
-        """Return True if one of them has that many bytes."""
+        """Return True if one of them is that many bytes long."""
         return size in self._sizes
 
     # Changes

@@ -42,7 +42,7 @@ Sessions ping 120 seconds after their last ping, so they rarely add pings of the
 
 _NEVER = Instant(0.0, 0.0)
 MAX_SLOT_RETRY_S = 20.0
-"""Longest pause before mode bip37 retries a named peer that closed the connection (our choice)."""
+"""Longest pause before bip37 mode retries a named peer that closed the connection (our choice)."""
 _CLOSED = (Cause.LOST, Cause.LOST_AFTER_VERSION)
 
 
@@ -59,7 +59,7 @@ class PeerState(Enum):
 
 @dataclass(eq=False, slots=True)
 class Peer:
-    """A peer, from the effect Connect to the end of its connection."""
+    """A peer, from the Connect effect to the end of its connection."""
 
     number: int
     address: str
@@ -104,7 +104,7 @@ class Peer:
         return depth < LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_ahead(self, now: Instant) -> float:
-        """Seconds by which the peer's clock, per its version message, is ahead of our monotonic clock. Constant."""
+        """Seconds by which the peer's clock, per its version message, is ahead of our monotonic clock, a constant."""
         stated = self.profile.time if self.profile is not None else now.wall
         return stated - self.since
 
@@ -120,7 +120,7 @@ class Peer:
     def quiet_for(self, now: Instant) -> float:
         """Return the seconds since its last message, by whichever clock shows more.
 
-        The monotonic clock may stand still while the machine sleeps. The wall clock may be set.
+        The monotonic clock may stand still while the machine sleeps. The wall clock may be changed.
         """
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
@@ -163,9 +163,7 @@ class PeerPool:
         *,
         mempool: bool = True,
     ) -> None:
-        """`disputing` gives the addresses of peers that contradict our filter headers: the first of them are connected
-        first.
-        """
+        """`disputing` returns the addresses of peers that contradict our filter headers, the first of them first."""
         self._v2 = v2
         self._mode = mode
         self._wants_relay = mempool and mode is not Mode.BIP37  # A BIP-37 filter asks for announcements later.
@@ -184,7 +182,7 @@ class PeerPool:
         self._numbers = 0
         self._lists: dict[
             int | None, tuple[Peer, ...]
-        ] = {}  # ready peers by service; the key None has the connected peers
+        ] = {}  # ready peers by service; the None key contains the connected peers
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed: bool = False
@@ -231,7 +229,7 @@ class PeerPool:
         self._lists.clear()
 
     def _peers_changed(self) -> None:
-        """The set of peers has changed."""
+        """Forget what depends on the set of peers, which has changed."""
         self._lists.clear()
         self._slots.mark_stale()
 
@@ -298,7 +296,7 @@ class PeerPool:
             self._out.ask_seeds(services)
 
     def _begin_named(self, now: Instant) -> bool:
-        """Connect a named address if a slot is free, or if the address is worth more than a connected one.
+        """Connect to a named address if a slot is free, or if the address is worth more than a connected one.
 
         In the second case, `settle` drops another connection later. Returns True if a connection was begun.
         """
@@ -365,7 +363,7 @@ class PeerPool:
             self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
 
     def _named(self) -> OutboundSlots:
-        """Named addresses, both connected and free. A free one has the time before which it is not tried."""
+        """Named addresses, both connected and free. A free one contains the time before which it is not tried."""
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
             free = [
@@ -396,7 +394,7 @@ class PeerPool:
         self._out.connect(number, address, v2=self.v2_policy(address), relay=peer.relays)
 
     def v2_policy(self, address: str) -> V2Policy:
-        """Return whether to encrypt a connection. An address that the user did not name must offer it."""
+        """Return whether to encrypt a connection. An address that the user did not name must offer encryption."""
         if self._v2 is not V2Policy.PREFER or address in self._named_addresses:
             return self._v2
         is_offered = self.discovery is not None and self.discovery.offers_v2(address)
@@ -553,7 +551,7 @@ class PeerPool:
     def _slot_timeouts(self, peer: Peer, error: Exception) -> PeerTimeouts:
         """Return the pauses before a peer is tried again: short ones if it closed the connection and is needed.
 
-        Mode bip37 needs named peers, and a slot of theirs may soon be free.
+        The bip37 mode needs named peers, and one of their slots may soon be free.
         """
         is_closed = isinstance(error, SessionError) and error.cause in _CLOSED
         if self._mode is not Mode.BIP37 or peer.purpose is not Purpose.NAMED or not is_closed:
@@ -592,7 +590,7 @@ class PeerPool:
         return self._mode is not Mode.BIP37 or demand is Demand.MEMPOOL
 
     def _relay_at(self, peer: Peer) -> float:
-        """Return when to ask a peer for transactions that was not asked; infinity if it need not be asked."""
+        """Return when to ask a peer for transactions if it was not asked before; infinity if that is unnecessary."""
         if not self._wants_relay or peer.relays or peer.state is not PeerState.READY or peer.purpose is Purpose.FEELER:
             return inf
         return self._states[peer.address].refusals.until.get(Demand.RELAY, inf)
@@ -607,7 +605,7 @@ class PeerPool:
             case Demand.MEMPOOL:
                 advice = "for a minute, the client asks it only for new transactions"
             case _:
-                advice = "name other peers, or use mode compact"
+                advice = "name other peers, or use compact mode"
         return UselessPeerError(f"{demand.value}; {advice}")
 
     def is_reliable(self, peer: Peer) -> bool:
@@ -615,7 +613,7 @@ class PeerPool:
         return self._states[peer.address].is_reliable
 
     def served_filters(self, peer: Peer) -> None:
-        """The peer has sent compact filters."""
+        """Record that the peer has sent compact filters."""
         self.did_well(peer)
         if self.discovery is not None:
             self.discovery.served_filters()
@@ -630,17 +628,17 @@ class PeerPool:
     # Addresses
 
     def want(self, services: int) -> None:
-        """The search needs peers with these services. Choose addresses accordingly."""
+        """Choose addresses of peers with these services, which the search needs."""
         if self.discovery is not None:
             self.discovery.want(services)
 
     def told(self, peer: Peer, addresses: Sequence[PeerAddress], now: Instant) -> None:
-        """A peer announces addresses."""
+        """Handle the addresses that a peer announces."""
         if self.discovery is not None and peer.profile is not None:
             self.discovery.heard(peer.number, peer.profile.host, addresses, now)
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """Take the changes of the address book for the database, and the anchors if they have changed."""
+        """Take the changes to the address book for the database, and the anchors if they have changed."""
         return self.discovery.take_changes(now) if self.discovery is not None else ({}, None)
 
     def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
@@ -667,14 +665,14 @@ class PeerPool:
             self._out.send(peer.number, message)
 
     def answered(self, peer: Peer, key: Hashable, now: Instant) -> None:
-        """The peer has answered a question."""
+        """Record that the peer has answered a question."""
         if next(iter(peer.questions), None) == key:
             peer.turn = now.monotonic
         self.heard(peer, key, now)
         peer.questions.pop(key, None)
 
     def heard(self, peer: Peer, key: Hashable, now: Instant) -> None:
-        """A part of an answer came."""
+        """Record that a part of an answer has come."""
         if key not in peer.questions:
             return
         peer.made_headway(key, now.monotonic)

@@ -51,7 +51,7 @@ MAX_AT_ONCE = 8
 
 
 class _Outcome(Enum):
-    """The outcome of the offer of a transaction to a new peer."""
+    """The outcome of offering a transaction to a new peer."""
 
     HANDED = "handed"
     """The peer has processed it."""
@@ -80,7 +80,7 @@ class _Handover:
     by_wtxid: bool | None = None
     """True if it was announced by wtxid, False if by txid; None before."""
     report: PeerConnected | Heard | None = None
-    """The present report of the connection. The task hears it only if it waits for one."""
+    """The current report of the connection. The task hears it only if it waits for one."""
     reported: Change = field(default_factory=lambda: Change("a report of a private connection"))
     """Announced with each report."""
     over: Wait[None] = field(default_factory=lambda: Wait("the end of a private connection"))
@@ -135,7 +135,10 @@ class PrivateBroadcast:
         return recorded
 
     def _returned(self, own: OwnTx) -> None:
-        """The books bring a transaction: at the start, or after a reorganization. A private one stays private."""
+        """Handle a transaction that comes from the books, at the start or after a reorganization.
+
+        A private one stays private.
+        """
         record = self._records.get(own.tx.txid)
         if record is None:
             return
@@ -156,7 +159,7 @@ class PrivateBroadcast:
                 "and would send it to all peers"
             )
         if is_shown:
-            return "peers have, or may get, a BIP-37 filter that matches it: use mode compact, which has no such filter"
+            return "peers have, or may get, a BIP-37 filter that matches it: use compact mode, which has no such filter"
         is_unsent = own is not None and own.private is not None and not own.private.is_handed
         if not is_unsent and (self._books.is_unconfirmed(tx.txid) or self._books.is_confirmed(tx.txid)):
             return "peers already know it"
@@ -176,7 +179,7 @@ class PrivateBroadcast:
         return None
 
     def _new_peer(self, tried: Collection[str]) -> str | None:
-        """Return an address for a private connection, none of the `tried` ones, or None if there is none."""
+        """Return an address for a private connection that is not in `tried`, or None if there is none."""
         context = self._context
         return context.pool.stranger(tried, context.now, is_proxied=context.options.is_proxied)
 
@@ -264,7 +267,7 @@ class PrivateBroadcast:
         self._context.out.send(handover.number, Inv((item,)))
 
     def _give_up(self, own: OwnTx, private: Private, tried: list[str], *, is_repeat: bool, is_open: bool) -> None:
-        """Answer the call: no further peer is tried."""
+        """Answer the call: no other peer is tried."""
         if own.refused and own.is_judged and is_open and not is_repeat:
             self._broadcaster.reject(own)
         elif private.is_handed or not is_open:
@@ -272,7 +275,7 @@ class PrivateBroadcast:
         else:
             private.until = self._context.now.monotonic + self._context.random.uniform(*REBROADCAST_S)
             error = UselessPeerError(
-                f"none of {len(tried)} other addresses accepted the transaction, so no peer has it."
+                f"no new peer accepted the transaction ({len(tried)} tried), so no peer has it."
                 " The wallet keeps it and tries again in 10 to 15 minutes; to spend its coins otherwise, abandon it"
             )
             self._broadcaster.answer(own, error)
@@ -366,7 +369,7 @@ class PrivateBroadcast:
         self._store(txid, PrivateRecord(until, is_relayed, sorted(private.receivers), private.is_handed))
 
     def _store(self, txid: bytes, record: PrivateRecord | None) -> None:
-        """Store what a later run needs to know of a transaction; None: nothing."""
+        """Store what a later run needs to know about a transaction; None to store nothing."""
         self._records.pop(txid, None)
         if record is not None:
             self._records[txid] = record

@@ -1,6 +1,7 @@
 """Quorum: how many network groups must announce a foreign unconfirmed transaction before it counts.
 
-Two groups, because they are unlikely to have the same owner. If a second group cannot be expected, one is enough.
+Two groups are required, because they are unlikely to have the same owner. If a second group cannot be expected, one is
+enough.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MAX_RELAYED = 100
 MAX_SIZE = 5_000_000
 """Largest total size of relayed transactions in bytes (our choice)."""
 _GUEST_PART = 2
-"""One named guest gets at most this part of both: a half (our choice)."""
+"""One named guest gets at most one part in this many of both limits: a half (our choice)."""
 RELAY_S = 1_200.0
 """Seconds for which a transaction is announced to new peers and served (our choice)."""
 MAX_PROBES = 30
@@ -262,7 +262,7 @@ class Relay:
         return True
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
-        """Note that a peer does not have a transaction. If it received it, it is asked again."""
+        """Note that a peer does not have a transaction. A peer that received it is asked again."""
         relayed = self._names.get(tx_hash)
         if relayed is None or not relayed.told.get(peer) or relayed.is_accepted:
             return

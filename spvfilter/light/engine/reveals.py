@@ -35,7 +35,7 @@ class Reveals:
         self._opened = context.chain.height
         """Height of the tip with which the run began, or of a lower fork since."""
         self._stated: dict[str, bool] = {}
-        """The flag `exclusive` of the latest request of this run, by the name of the keychain."""
+        """The `exclusive` flag of this run's latest request, by the name of the keychain."""
         self._grown: set[str] = set()
         """Names of exclusive keychains whose window has grown in this run."""
         self._grew = Change("the window of a revealed address to grow")
@@ -49,8 +49,8 @@ class Reveals:
     async def reveal(self, request: RevealAddress) -> str:
         """Reveal the next index of a keychain, and return its address once all of its window is watched.
 
-        The caller stores the changes before it answers. At this time, no window must move and no entries are being
-        stored.
+        The caller stores the changes before it answers. Call this only while no window is due to move and no entries
+        are being stored.
 
         After ParameterError, KeychainError or InexpressibleError, nothing is revealed.
         """
@@ -65,7 +65,7 @@ class Reveals:
         return address
 
     async def reach(self, request: ReachIndex) -> None:
-        """Watch a keychain up to an index that another program watches. No window must be due to move.
+        """Watch a keychain up to an index that another program watches. Call this only while no window is due to move.
 
         This does not reveal indexes, because wallets also watch addresses that they have not handed out yet.
 
@@ -90,7 +90,7 @@ class Reveals:
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
             raise InexpressibleError(
                 f"a BIP-37 filter has no room for {keychain.lookahead} scripts after index {index} of keychain"
-                f" {keychain.name[:80]!r}: use mode compact, or reveal no more addresses",
+                f" {keychain.name[:80]!r}: use compact mode, or reveal no more addresses",
                 (),
             )
 

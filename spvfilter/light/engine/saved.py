@@ -69,8 +69,8 @@ class Saved:
     def journal(self) -> Journal:
         """Return a journal that continues after the last event.
 
-        The last run may have connected blocks without an event. The journal then reports the highest one, even if new
-        entries have moved the search below it, because it may be disconnected.
+        The previous run may have connected blocks without an event. The journal then reports the highest one, even if
+        new entries have moved the search below it, because it may be disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple  # answers of the user's source
 
-from spvfilter.errors import FormatError, SourceError
+from spvfilter.errors import FormatError, SourceError, counted
 from spvfilter.kernel import block_txids, spent_coins, walk_block
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.feerates import subsidy
@@ -26,7 +26,7 @@ from spvfilter.watch.silentsearch import Payment, SilentSearch, scripts_of_recor
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 """Seconds before the source is asked again after a failure. The pause doubles each time (our choice)."""
 _Labels = tuple[tuple[str, tuple[int, ...]], ...]
-"""The keychains of sp(), and a value that changes with their labels."""
+"""The sp() keychains, and a value that changes with their labels."""
 
 
 class Scanners(NamedTuple):
@@ -109,7 +109,7 @@ class SilentBlocks:
         """Search the filter of a block of the best chain, if that is useful."""
 
     def judged_to(self, first: int, end: int) -> int:
-        """Return the first of some heights whose filter was not searched for all present labels, or `end`."""
+        """Return the first height whose filter has not been searched for all current labels, or `end`."""
         return end
 
     def paying(self, first: int, hashes: Sequence[bytes]) -> list[int]:
@@ -173,7 +173,7 @@ class SilentBlocks:
         return self._context.out.spent_by(block.hash, block.raw[4 : 4 + HASH_SIZE])
 
     def _check(self, block: SilentBlock, answer: object) -> None:
-        """Raise SourceError if an answer of the source is of no use."""
+        """Raise SourceError if the source's answer is of no use."""
         if answer is None:
             raise SourceError("it cannot say which outputs a block spends: update it, or use another one")
         if not isinstance(answer, bytes):
@@ -236,7 +236,7 @@ def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:
     """
     coins, spans = spent_coins(record[:-HASH_SIZE]), list(walk_block(raw))
     if len(coins) != len(spans) - 1:
-        raise _fault(f"outputs for {len(coins)} transactions, but {len(spans) - 1} follow the block's coinbase")
+        raise _fault(f"expected outputs for {counted(len(spans) - 1, 'transaction')}, not {len(coins)}")
     outputs = [
         [(int.from_bytes(raw[at : at + 8], "little"), raw[at_script:end]) for at, at_script, end in span.outputs]
         for span in spans
@@ -245,7 +245,9 @@ def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:
     made = {txids[at * HASH_SIZE : (at + 1) * HASH_SIZE]: each for at, each in enumerate(outputs)}
     for number, (span, spent, paid) in enumerate(zip(spans[1:], coins, outputs[1:], strict=True), 1):
         if len(spent) != len(span.inputs):
-            raise _fault(f"{len(spent)} spent outputs, but transaction {number} has {len(span.inputs)} inputs")
+            raise _fault(
+                f"expected {counted(len(span.inputs), 'spent output')} for transaction {number}, not {len(spent)}"
+            )
         for (at, _, _), coin in zip(span.inputs, spent, strict=True):
             own, index = made.get(raw[at : at + HASH_SIZE]), int.from_bytes(raw[at + HASH_SIZE : at + 36], "little")
             if own is not None and (index >= len(own) or own[index] != (coin.value, coin.script)):

@@ -101,7 +101,7 @@ class StatusReports:
     def look_back(self) -> None:
         """Require another Synced event if the last one is no longer true.
 
-        That is, blocks below the tip are being searched again, for example after a lie, or no peer confirms the tip.
+        For example, blocks below the tip are being searched again after a lie, or no peer confirms the tip.
         """
         context = self._context
         if self.synced == context.chain.tip_hash and context.books.cursor < context.chain.height:
@@ -246,7 +246,7 @@ class StatusReports:
             self._warn(
                 peer,
                 f"its clock is {abs(off[peer]) / 60:.0f} minutes {which} the clock of this machine, which judges the"
-                " times of blocks: set that one right if it is wrong",
+                " times of blocks: correct the latter if it is wrong",
             )
         return True
 
@@ -259,7 +259,7 @@ class StatusReports:
 
     @property
     def is_synced_due(self) -> bool:
-        """True if Synced is to be emitted.
+        """True if Synced should be emitted now.
 
         That is, it was not emitted for the tip, no peer confirmed the tip in between, or another dispute is to be
         reported now.

@@ -30,7 +30,7 @@ Story = Callable[[], Coroutine[Any, Any, T]]
 MAX_STEPS = 1_000
 """Largest number of task steps in one call of `run`; the next call continues (our choice)."""
 _SPARE_MOMENTS = 64
-"""Planned moments that nobody awaits, beyond which they are removed (our choice)."""
+"""Number of planned moments that nobody awaits, beyond which these are removed (our choice)."""
 
 
 class StoppedError(Exception):
@@ -233,7 +233,7 @@ class Task(Wait[T]):
         self.parent: Task[Any] | None = tasks.current
         """The task that began it, or None."""
         self.waits: Wait[Any] | None = None
-        """The Wait where it stands; None if it is ready, runs or has ended."""
+        """The Wait where it stands; None if it is ready, is running or has ended."""
         self.since: float = tasks.now
         """When it began to wait (monotonic seconds)."""
         self.is_running: bool = False
@@ -241,7 +241,7 @@ class Task(Wait[T]):
         self.is_stopping: bool = False
         """True if it was cancelled while it ran or was shielded."""
         self.shields: int = 0
-        """Number of shielded blocks in which it is."""
+        """Number of shielded blocks that it is in."""
 
     def cancel(self) -> None:
         """End the task where it waits. If it is running or shielded, it ends at its next unshielded `await`."""
@@ -322,7 +322,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self.now: float = 0.0
-        """Monotonic seconds of the present step."""
+        """Monotonic seconds of the current step."""
         self.all: dict[Task[Any], None] = {}
         """Tasks that have not ended, the oldest first."""
         self.current: Task[Any] | None = None

@@ -51,7 +51,7 @@ class TweakBlocks(SilentBlocks):
             self._begun(height, block_hash).filter = filter
 
     def judged_to(self, first: int, end: int) -> int:
-        """Return the first of some heights whose filter was not searched for all present labels, or `end`."""
+        """Return the first height whose filter has not been searched for all current labels, or `end`."""
         if not self.is_needed:
             return end
         labels = self._labels()

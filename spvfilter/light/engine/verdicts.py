@@ -88,7 +88,7 @@ class Verdicts:
         return case is not None and not case.block.is_done and not self._blocks.is_to_be_had(case.height, at_once=True)
 
     def advance(self) -> None:
-        """Keep the blocks of open cases wanted, and tell the cases that peers or answers may have come or gone."""
+        """Request blocks of open cases again if needed, and announce that peers or answers may have come or gone."""
         for case in list(self._cases.values()):
             if not case.block.is_done:
                 if not self._blocks.is_wanted(case.block_hash):  # a new search cancels all requests
@@ -224,7 +224,7 @@ def _weigh(
 
 
 def _kept(store: Store, *, height: int, wanted: bytes) -> bytes | None:
-    """Return our filter of a block if the database has it."""
+    """Return our filter for a block if the database contains it."""
     if store.compact_filters.height < height or store.compact_filters.hash_at(height) != wanted:
         return None
     return store.compact_filters.kept(height, height).get(height)

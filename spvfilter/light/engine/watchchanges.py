@@ -118,20 +118,20 @@ class WatchChanges:
         self._reveals.disconnect_to(fork)
 
     def _grown(self, scripts: Sequence[bytes]) -> None:
-        """Windows have gained these scripts."""
+        """Handle the scripts that windows have gained."""
         self._changed(None)
         self._context.out.read(lambda store: store.waiting_labels(scripts), self._take_labels)
         self._reveals.grew()
         self._continue()
 
     def _take_labels(self, waiting: object) -> None:
-        """Take the labels that were imported for new scripts of windows before."""
+        """Take the labels that were imported earlier for scripts that windows have just gained."""
         assert isinstance(waiting, list)
         self._imported += waiting
         self._continue()
 
     def _use_labels(self) -> None:
-        """Give new scripts of windows the labels that were imported before, unless they have labels."""
+        """Give scripts that windows have gained the labels imported earlier, unless they have labels."""
         books, labels = self._context.books, dict[bytes, Label]()
         imported, self._imported = self._imported, []
         for label in imported:
@@ -224,7 +224,7 @@ class WatchChanges:
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
-        """Record no block during this block: entries are stored, and then watched."""
+        """Record no blocks within this `with` block, in which entries are stored and then watched."""
         self._context.is_storing = True
         try:
             yield
@@ -237,7 +237,7 @@ class WatchChanges:
         return RelabelEntries(tuple(each for each in request.entries if find(*each[:2]) != NO_ENTRY))
 
     def _relabel(self, request: RelabelEntries) -> None:
-        """Give entries other labels. Raises ParameterError if one is not watched."""
+        """Change the labels of entries. Raises ParameterError if one is not watched."""
         watch = self._context.books.watch
         numbers = self._numbers((kind, value) for kind, value, _ in request.entries)
         for number, (_, _, label) in zip(numbers, request.entries, strict=True):
@@ -245,7 +245,7 @@ class WatchChanges:
         self._context.books.relabel({number: watch.label(number) for number in numbers})
 
     def _relabel_keychains(self, names: Sequence[str], label: str | None) -> None:
-        """Give keychains another label, with all scripts of their windows. Raises ParameterError."""
+        """Change the label of keychains and of all scripts in their windows. Raises ParameterError."""
         books = self._context.books
         changed = books.watch.relabel_keychains(names, label)
         books.batch.keychain_labels |= dict.fromkeys(names, label)
@@ -366,7 +366,7 @@ class WatchChanges:
     # Accounts
 
     async def _add_account(self, token: int, request: AddAccount, account: WatchList, start: SearchStart) -> None:
-        """Store an account, and that blocks are to be searched for it; then watch for it."""
+        """Store an account and the request to search blocks for it, then watch the account."""
         books, options = self._context.books, self._context.options
         check_addition(books.watch, request.ways, options.mode)
         plan = books.watch.plan_account(account.index, extend=request.extend)
@@ -375,7 +375,7 @@ class WatchChanges:
         new = len(account) - len(known - {NO_ENTRY})
         is_bip37 = options.mode is Mode.BIP37
         if new and is_bip37 and len(books.bloom_elements()) + new > most_elements(options.fp_rate):
-            message = f"{new} more scripts do not fit into a BIP-37 filter: use mode compact, or a shorter lookahead"
+            message = f"{new} more scripts do not fit into a BIP-37 filter: use compact mode, or a shorter lookahead"
             raise InexpressibleError(message, ())
         first = self._first(start)
         missing = [first] if NO_ENTRY in known else []

@@ -37,7 +37,7 @@ class WindowGrowth:
         search_from: Callable[[int], None],
         grown: Callable[[Sequence[bytes]], None],
     ) -> None:
-        """Make it without a growth under way.
+        """Create it with no growth under way.
 
         Args:
             context: The shared objects of the engine.
@@ -80,7 +80,7 @@ class WindowGrowth:
             self._grown([script for new in ahead.values() for scripts in new for script in scripts])
 
     def _write(self, ahead: Ahead, labels: Mapping[bytes, str | None], accounts: Mapping[bytes, str | None]) -> None:
-        """Store the scripts that windows gain, and that blocks are to be searched for them."""
+        """Store the scripts that windows gain, and the request to search blocks for them."""
         ids, starts = dict[bytes, int](), list[int]()
         for name, new in ahead.items():
             keychain = self._context.books.watch.windows.get(name)
@@ -105,7 +105,7 @@ class WindowGrowth:
                     return ahead
                 if margin is not None and not windows.shorten():
                     message = (
-                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use mode compact"
+                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact mode"
                     )
                     raise InexpressibleError(message, ())
                 margin = 0 if margin is None else None
@@ -169,7 +169,7 @@ class WindowGrowth:
 
 
 def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[int, bytes]]:
-    """Index and script of everything that a window gains, from an index on."""
+    """The index and the script of everything that a window gains, from an index on."""
     return ((index, script) for index, scripts in enumerate(new, first) for script in scripts)
 
 

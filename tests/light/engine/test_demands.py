@@ -89,7 +89,7 @@ def test_bip37_names_full_relay_slots(tmp_path: Path) -> None:
         world.pass_time(BUSY_S)
         assert not world.synced
         assert named(world, Demand.RELAY)
-        assert "mode compact" in str(world.warnings[-1].error)
+        assert "compact mode" in str(world.warnings[-1].error)
         world.pass_time(600)  # pauses grow no longer than 20 seconds
         free_slots(world)
         world.wait_synced(within=30)

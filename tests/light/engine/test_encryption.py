@@ -102,4 +102,4 @@ def test_a_filter_that_others_can_read_gives_one_warning(
         warnings = [each for each in told_ if isinstance(each.error, PrivacyError)]
         assert len(warnings) == expected
         assert not any(each.banned for each in warnings)
-        assert all("unencrypted" in each.cause and "mode compact" in each.cause for each in warnings)
+        assert all("unencrypted" in each.cause and "compact mode" in each.cause for each in warnings)
