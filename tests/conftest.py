@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from functools import cache
@@ -25,7 +26,7 @@ import spvfilter  # isort: skip
 from spvfilter.kernel import BACKEND  # isort: skip
 from support.matching import scanning, threads
 from support.namespaces import can_be_made
-from support.vectors import EFFORT, vectors_root
+from support.vectors import EFFORT, spread, vectors_root
 
 # A shell starts background jobs with SIGINT ignored, but tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -168,13 +169,28 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests marked `long`, unless the effort is higher or their file is named."""
+    mark_long(items)
     if EFFORT != "quick" or any(".py" in argument for argument in config.args) or config.option.markexpr:
         return
-    long = [item for item in items if item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in {*long}]
+    long = {item for item in items if item.get_closest_marker("long")}
+    config.hook.pytest_deselected(items=[*long])
+    items[:] = [item for item in items if item not in long]
+
+
+def mark_long(items: list[pytest.Item]) -> None:
+    """Mark the cases of each test with the mark `few` as `long`, but for a few spread ones."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("long"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, cases in tests.items():
+        (mark,) = cases[0].iter_markers("few")
+        short = spread(mark.args[0], len(cases), zlib.crc32(name.encode()))
+        for number in {*range(len(cases))} - short:
+            cases[number].add_marker(pytest.mark.long)
 
 
 def pytest_collection_finish() -> None:

@@ -27,6 +27,7 @@ def in_this_process() -> Any:
         yield
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("partitions", [1, 7, 40])
 def test_a_bag_gives_the_filter_of_its_keys(partitions: int) -> None:
     keys: list[object] = [f"host{number}.example" for number in range(500)]

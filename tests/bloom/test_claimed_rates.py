@@ -32,6 +32,7 @@ def claimed_and_found(make: Any, items: int, fillings: int) -> tuple[float, floa
     return claimed, found
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("load", [0.5, 1, 2])
 @pytest.mark.parametrize("hashing", [*INDEPENDENT.values(), *DOUBLE.values()], ids=[*INDEPENDENT, *DOUBLE])
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ NUMPY: dict[str, tuple[Any, Callable[[], Any], list[Any]]] = {
 }
 
 
+@pytest.mark.few(76)
 @kinds
 @pytest.mark.parametrize("form", NUMPY)
 def test_a_numpy_array_equals_its_keys_and_gets_a_mask(kind: str, form: str) -> None:
@@ -148,6 +149,7 @@ def test_a_filter_of_texts_refuses_byte_strings_first() -> None:
         BloomFilter(10, 0.1, encode="utf-8").update(np.array([b"a"]))
 
 
+@pytest.mark.long
 @pytest.mark.columns
 @given(
     st.integers(1, 33).flatmap(
@@ -426,6 +428,7 @@ COLUMNS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
 }
 
 
+@pytest.mark.few(28)
 @pytest.mark.columns
 @pytest.mark.parametrize("form", COLUMNS)
 def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, Any], form: str) -> None:

@@ -167,6 +167,7 @@ print(high_water() - before)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["open", "from_bytes", "save"])
 def test_loading_needs_the_filters_memory_only_once(how: str, tmp_path: Path) -> None:
     made = BloomFilter(bits=1 << 29, hash_funcs=3)  # 64 MiB

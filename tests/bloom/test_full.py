@@ -244,6 +244,7 @@ def test_threads_add_keys_up_to_the_capacity() -> None:
     assert made.approx_len < capacity * 1.02 + 4 * 64
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(BACKEND != "native", reason="the reference counts the room without locks")
 @KINDS
 def test_threads_fill_a_small_filter_to_its_last_key(kind: Kind) -> None:

@@ -259,6 +259,7 @@ def keys(kind: str, count: int) -> list[bytes]:
             return [rng.randbytes(20) for _ in range(count)]
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("kind", ["sequential", "shifted", "random"])
 @pytest.mark.parametrize("bits", [128, 1000, 10**6 + 3])
 @by_name

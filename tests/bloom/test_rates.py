@@ -46,6 +46,7 @@ SIZES += [
 ]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("bits", "kind"), SIZES)
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_filters_rate_follows_from_its_fill(bits: int, kind: str, partitioned: bool) -> None:

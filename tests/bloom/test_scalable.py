@@ -47,6 +47,7 @@ def grown(count: int, **options: Any) -> ScalableBloomFilter:
     return made
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("first", "rate"), [(100, 0.01), (1_000, 0.01), (1_000, 0.001), (250, 0.1)])
 @pytest.mark.parametrize("hashing", [FastHash(1), SipHash(bytes(16))], ids=repr)
 def test_the_rate_keeps_its_promise_at_any_size(first: int, rate: float, hashing: HashFamily) -> None:

@@ -58,6 +58,7 @@ async def confirmed(client: LightClient, node: Node) -> None:
         await client.wait_synced()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_accounts_have_books_of_their_own_while_the_client_runs(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
@@ -106,6 +107,7 @@ async def test_accounts_have_books_of_their_own_while_the_client_runs(mode: str,
             assert events.sequence == wallet.sequence()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
@@ -159,6 +161,7 @@ async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Pa
             assert (await client.balance(account="alice")).confirmed == 111
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_older_account_is_searched_below_the_wallets_start(mode: str, tmp_path: Path) -> None:
     path, longer = tmp_path / "w.db", Keychain("chain 1", lambda index: (script(1, index),), lookahead=3 * GAP_LIMIT)
@@ -264,6 +267,7 @@ async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
             assert [each.account for each in await client.keychains()] == ["alice"]
 
 
+@pytest.mark.long
 async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path: Path) -> None:
     path, large = tmp_path / "w.db", Keychain("large", lambda index: (script(1, index),), lookahead=30_000)
     async with Node() as node:
@@ -325,6 +329,7 @@ async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> 
                 pass
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
@@ -385,6 +390,7 @@ def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
         watch.windows.to_reveal(second, REGTEST)
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
@@ -402,6 +408,7 @@ async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str,
             assert (await client.balance(account="alicia")).confirmed == 77
 
 
+@pytest.mark.long
 async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
@@ -493,6 +500,7 @@ async def test_account_keeps_its_address_of_a_removed_keychain(mode: str, tmp_pa
             assert (await client.balance(account="alice")).confirmed == 75
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_script_of_two_keychains_keeps_its_account(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
@@ -533,6 +541,7 @@ async def test_name_of_an_account_precedes_names_of_keychains() -> None:
         assert await client.reveal_address("bob") == address(1, 0), "now it is the label of a keychain"
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_account_keeps_the_labels_of_its_sources(mode: str, tmp_path: Path) -> None:
     watch, path = WatchList.from_addresses([address(1, 1), address(1, 50)], REGTEST), tmp_path / "w.db"

@@ -21,6 +21,7 @@ def back_up(path: Path, copy: Path) -> None:
         source.backup(target)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 async def test_client_continues_from_a_copy_of_a_running_one(mode: Mode, tmp_path: Path) -> None:
     world, path = World(3), tmp_path / "wallet.db"

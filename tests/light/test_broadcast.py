@@ -30,6 +30,7 @@ async def has_none(node: Node, world: World) -> bool:
     return not world.regtest.mempool
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8, 13, 50])
 async def test_cancelling_a_broadcast_stops_only_the_wait(world: World, steps: int, tmp_path: Path) -> None:
     store = tmp_path / "w.db"

@@ -35,6 +35,7 @@ async def follow(world: World, node: Node, path: Path, options: dict[str, Any]) 
             pass
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MODES)
 async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     world = World(60)

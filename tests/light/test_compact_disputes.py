@@ -86,6 +86,7 @@ async def finds_all(run: Run, world: World, liar: Node) -> None:
     assert {warning.address for warning in run.books.warnings if warning.banned} == {where(liar)}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("honest", [1, 7])
 @pytest.mark.parametrize("liar_first", [True, False])
 async def test_a_false_element_hides_no_payment_in_a_later_block(honest: int, liar_first: bool) -> None:
@@ -140,6 +141,7 @@ async def test_an_undecided_spend_is_found_by_the_disputed_block() -> None:
             assert where(honest) not in {warning.address for warning in run.books.warnings if warning.banned}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("liar_first", [True, False])
 async def test_a_repeated_disputer_is_dropped_and_hides_nothing(liar_first: bool) -> None:
     world = World(3)
@@ -176,6 +178,7 @@ class Mute(Responder):
         return not self.mute and super().step()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mutes", [1, 3])
 @pytest.mark.parametrize("mode", ["compact", "auto"])
 async def test_silent_peers_do_not_stop_the_client(mutes: int, mode: str) -> None:

@@ -79,6 +79,7 @@ async def test_filters_imported_later_serve_new_addresses(tmp_path: Path) -> Non
             assert not responder.asked["GetCFilters"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "change",
     [

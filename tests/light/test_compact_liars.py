@@ -156,6 +156,7 @@ async def truth(run: Run, liars: int) -> Books:
     return run.books
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("responder", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else ""
 )

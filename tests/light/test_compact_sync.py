@@ -40,6 +40,7 @@ def completeness(run: Run) -> set[str]:
     return {event.completeness for event in run.books.events if isinstance(event, MatchFound)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
 async def test_all_modes_find_what_a_full_scan_finds(seed: int) -> None:
     world = grown(seed)
@@ -171,6 +172,7 @@ async def test_the_client_follows_the_tip_through_reorganizations() -> None:
         assert not run.books.withdrawn
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("keep", [False, True])
 async def test_a_restart_continues_after_any_change_of_the_chain(tmp_path: Path, keep: bool) -> None:
     world = grown()
@@ -346,6 +348,7 @@ async def test_new_blocks_during_a_search_cost_no_peer_and_match() -> None:
         assert not run.books.warnings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("services", [SERVICES, SERVICES & ~Service.BLOOM])
 async def test_pending_payments_are_found_without_a_bip37_filter(services: Service) -> None:
     world = grown()
@@ -389,6 +392,7 @@ async def test_without_the_mempool_payments_are_found_only_in_blocks() -> None:
             assert not any(isinstance(event, MatchConfirmed) for event in run.books.events)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "lock", [p2pkh(key(98)), STRANGER, p2sh(p2wpkh(key(97))), p2wsh(push(key(96)) + b"\xac", [SIGNATURE])]
 )

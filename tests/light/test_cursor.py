@@ -146,6 +146,7 @@ class Wallet:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("checks_id", [True, False])
 @pytest.mark.parametrize("seed", range(effort(10, 30, 2_000)))
 def test_consumer_misses_no_payment(tmp_path: Path, seed: int, checks_id: bool) -> None:
@@ -199,6 +200,7 @@ def test_clock_set_back_is_seen_by_the_id_only(tmp_path: Path) -> None:
     assert misled.payments == {1, 2, 3, 6}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["restored", "deleted", "rebuilt"])
 async def test_client_refuses_a_cursor_of_another_database(how: str, tmp_path: Path) -> None:
     world, path, copy = World(5), tmp_path / "w.db", tmp_path / "copy.db"

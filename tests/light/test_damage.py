@@ -31,6 +31,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
             return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MODES)
 async def test_a_client_refuses_a_damaged_database_or_finds_all_matches(name: str, tmp_path: Path) -> None:
     world = World(95)

@@ -52,6 +52,7 @@ async def balanced(run: Run, world: World, watch: WatchList) -> None:
     assert {each.txid for each in history if each.height is not None} == {txid for _, txid, *_ in world.scan(watch)}
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_matches_of_a_removed_entry_return_with_the_entry(mode: Mode, tmp_path: Path) -> None:
     world = World(31)
@@ -256,6 +257,7 @@ async def test_a_coin_below_the_start_outlives_its_removed_outpoint(restarts: bo
             assert [found.match.kind for found in await run.client.matches()] == ["input"]
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_label_changes_at_once_and_permanently(mode: Mode, tmp_path: Path) -> None:
     world = World(34)

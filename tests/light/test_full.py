@@ -92,6 +92,7 @@ def kept(path: Path, world: World) -> set[tuple[str, bytes, int, int | None]]:
         return {("input" if hit.spend else "output", hit.txid, hit.n, height) for hit, _, height, *_ in found}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MODES)
 async def test_a_full_disk_ends_the_client_and_loses_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ def paid(seed: int) -> World:
     return world
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_blocks_with_one_witness_are_checked_after_a_restart(mode: str, tmp_path: Path) -> None:
     world = paid(4)

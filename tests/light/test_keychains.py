@@ -51,6 +51,7 @@ def pay(node: Node, *used: int) -> None:
         node.regtest.mine()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_path: Path) -> None:
     async with Node() as node:
@@ -75,6 +76,7 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
             assert group.skipped == ()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_confirmed_payment_moves_a_window_of_a_running_client(mode: str) -> None:
     async with Node() as node:
@@ -110,6 +112,7 @@ async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
         assert watch.next_address() == wallet().next_address()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
 @MODES
 async def test_any_order_of_uses_equals_a_later_scan(mode: str, seed: int, tmp_path: Path) -> None:
@@ -181,6 +184,7 @@ async def test_the_next_run_searches_for_an_unstored_window(
             assert await indexes(client) == [45, 30]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
 async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
     async with Node() as node:
@@ -204,6 +208,7 @@ async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
             assert GAP_LIMIT <= client.watch.keychains[0].lookahead < 900
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_restart_has_the_window_and_searches_no_block_again(mode: str, tmp_path: Path) -> None:
     derived: list[int] = []
@@ -252,6 +257,7 @@ async def test_a_restart_skips_the_address_of_a_pending_payment(tmp_path: Path) 
             assert await client.is_used(str(script_to_address(script, REGTEST)))
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_the_next_address_is_always_watched(mode: str, tmp_path: Path) -> None:
     """Pending payments move no window, because an attacker can fake them. Still their addresses are used."""
@@ -328,6 +334,7 @@ async def test_new_scripts_have_the_label_of_the_keychain(tmp_path: Path) -> Non
             ]
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_window_grows_in_parts_of_a_bounded_size(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "_MAX_AHEAD", 7)

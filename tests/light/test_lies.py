@@ -218,6 +218,7 @@ FAULTS: dict[str, tuple[type[Responder], type[PeerError], str]] = {  # a failing
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LIES)
 async def test_a_lie_is_named_and_harms_nothing(name: str) -> None:
     responder, error, cause = LIES[name]
@@ -240,11 +241,13 @@ async def test_a_lie_is_named_and_harms_nothing(name: str) -> None:
         assert run.books.confirmed() == world.scan()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_ends_the_connection_without_a_ban(name: str) -> None:
     await check_fault(*FAULTS[name], v2="off")
 
 
+@pytest.mark.few(1)
 @pytest.mark.v2
 @pytest.mark.parametrize("responder", [BreaksMessages, BreaksChecksums, SendsGarbage])
 async def test_garbage_ends_an_encrypted_connection_without_a_ban(responder: type[Responder]) -> None:
@@ -318,6 +321,7 @@ class SendsFalseBlocks(Responder):
         super().send(message)  # type: ignore[arg-type]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lies", [False, True])
 async def test_a_block_with_a_small_own_transaction_is_fetched_whole(lies: bool) -> None:
     world = World(33)

@@ -120,6 +120,7 @@ async def test_a_transaction_without_a_block_expires_after_336_hours() -> None:
         assert [event.reason for event in run.books.withdrawn] == [Reason.EXPIRED]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("depth", [1, 6, 100])
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_a_reorganization_withdraws_old_matches_and_finds_new_ones(
@@ -128,6 +129,7 @@ async def test_a_reorganization_withdraws_old_matches_and_finds_new_ones(
     await reorganise(depth, stopped, tmp_path)
 
 
+@pytest.mark.long
 async def test_a_reorganization_of_2016_blocks(tmp_path: Path) -> None:
     await reorganise(effort(250, 300, 2_016), True, tmp_path)
 
@@ -204,6 +206,7 @@ async def test_new_blocks_are_followed_one_by_one() -> None:
         assert run.books.confirmed() == world.scan()
 
 
+@pytest.mark.long
 async def test_fifty_hits_in_one_block_cause_few_new_filters() -> None:
     world = World(10, mature=160)
     async with Node(world.regtest) as node, running(world, node) as run:
@@ -225,6 +228,7 @@ async def test_fifty_hits_in_one_block_cause_few_new_filters() -> None:
         assert not run.books.warnings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("from_height", [0, 120])
 async def test_an_address_added_while_running_is_searched_from_its_height(from_height: int, tmp_path: Path) -> None:
     world = World(11)

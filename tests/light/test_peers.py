@@ -55,6 +55,7 @@ class Dies(Responder):
             super().send_merkleblock(block, matched)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("responder", [Stalls, IsSilent, Dies])
 async def test_a_failing_peer_is_replaced_and_not_banned(responder: type[Responder]) -> None:
     world = World(40)
@@ -120,6 +121,7 @@ RAW: dict[str, Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]] =
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", RAW)
 async def test_a_server_that_is_no_node_stops_no_search(name: str) -> None:
     world = World(42)
@@ -308,6 +310,7 @@ async def test_a_lone_stalling_peer_is_disconnected_with_a_warning() -> None:
         assert "no answer for" in str(run.books.warnings[0].error)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
 async def test_a_witness_that_joins_a_running_search_is_not_accused(seed: int) -> None:
     """Coins of open requests may be spent in later blocks. A witness that was not asked for the earlier blocks cannot

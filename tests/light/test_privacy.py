@@ -60,6 +60,7 @@ async def received(regtest: Regtest, watch: WatchList, store: Path) -> bytes:
         return await given
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("count", [1, 10, 100, 1_000, 10_000])
 async def test_the_real_rate_of_a_filter_is_the_requested_rate(count: int, tmp_path: Path) -> None:
     regtest, watch = Regtest(), watching(count)

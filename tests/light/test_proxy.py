@@ -51,6 +51,7 @@ def grown(seed: int) -> World:
     return world
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 @pytest.mark.parametrize("user", [None, ("alice", "p@ss:w/rd")])
 async def test_a_client_syncs_through_a_proxy_that_alone_resolves_names(
@@ -107,6 +108,7 @@ FAILURES: dict[str, tuple[SocksProxy, str]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FAILURES)
 async def test_a_proxy_failure_causes_a_warning_and_a_new_attempt(name: str) -> None:
     template, said = FAILURES[name]

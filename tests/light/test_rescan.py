@@ -54,6 +54,7 @@ async def again(run: Run, world: World) -> Books:
         run.books.take(await anext(stream))
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_wrong_birthday_is_reported_and_can_be_corrected(mode: Mode, tmp_path: Path) -> None:
     world = World(21)
@@ -140,6 +141,7 @@ async def test_a_status_is_consistent_and_names_the_peers() -> None:
         assert status == await run.client.status()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_entries_have_their_own_starts(mode: Mode, tmp_path: Path) -> None:
     world = World(24)
@@ -195,6 +197,7 @@ async def test_an_entry_with_a_later_start_changes_no_other_entry() -> None:
         assert len([match for match in run.books.matches.values() if match.script_pubkey == late[0].script_pubkey]) == 6
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_successive_and_cancelled_rescans_lose_nothing_in_a_reorganization(mode: Mode, tmp_path: Path) -> None:
     world = World(26)
@@ -222,6 +225,7 @@ async def test_successive_and_cancelled_rescans_lose_nothing_in_a_reorganization
             assert await found(run) == world.scan()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_an_interrupted_rescan_continues_in_the_next_run(mode: Mode, tmp_path: Path) -> None:
     world = World(27)
@@ -239,6 +243,7 @@ async def test_an_interrupted_rescan_continues_in_the_next_run(mode: Mode, tmp_p
         assert (await run.synced(world)).confirmed() == world.scan()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_an_entry_that_a_full_disk_refuses_leaves_no_trace(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -277,6 +282,7 @@ async def test_an_entry_that_a_full_disk_refuses_leaves_no_trace(
             assert await found(run) == world.scan()
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -108,6 +108,7 @@ async def test_a_client_without_a_database_gives_no_address_twice() -> None:
         assert given == ADDRESSES[:60]
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("exclusive", [False, True])
 async def test_a_payment_after_many_unpaid_addresses_is_found(mode: str, exclusive: bool, tmp_path: Path) -> None:
@@ -173,6 +174,7 @@ async def test_a_cancelled_call_gives_its_address_to_nobody_else(tmp_path: Path)
 # Exclusive keychains
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_exclusive_addresses_cost_one_search_of_all_blocks(
     mode: str, tmp_path: Path, searches: list[int]
@@ -190,6 +192,7 @@ async def test_exclusive_addresses_cost_one_search_of_all_blocks(
         assert [first for first in searches if first < 101] in ([], [0])  # the first growth, if a block was searched
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_shared_keychain_costs_a_search_for_each_growth(mode: str, tmp_path: Path, searches: list[int]) -> None:
     async with Node() as node:
@@ -204,6 +207,7 @@ async def test_shared_keychain_costs_a_search_for_each_growth(mode: str, tmp_pat
                 assert searches == [0] * (1 if exclusive else 4)
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("seed", range(effort(3, 8, 100)))
 async def test_random_life_loses_no_payment_to_a_revealed_address(
@@ -275,6 +279,7 @@ class _Pruned(Responder):
             super().on_block_wanted(block, kind)
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("is_used", [False, True])
@@ -317,6 +322,7 @@ async def test_pruned_nodes_cost_no_payment_to_a_revealed_address(
         assert await client.reveal_address(exclusive=exclusive) == ADDRESSES[60 + is_used]
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, tmp_path: Path) -> None:
     path, copy = tmp_path / "w.db", tmp_path / "copy.db"
@@ -344,6 +350,7 @@ async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, 
             assert lost not in given
 
 
+@pytest.mark.long
 async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches: list[int]) -> None:
     path = tmp_path / "w.db"
     async with Node() as node:
@@ -364,6 +371,7 @@ async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches:
 # Refused calls
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
 async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None:
     async with Node() as node:

@@ -85,6 +85,7 @@ def mine(raw: bytes) -> list[tuple[int, int | None]]:
     return [(values[0], None), (values[2], 0)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("has_origin", [True, False])
 async def test_a_psbt_has_what_a_signer_needs(tmp_path: Path, has_origin: bool) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
@@ -205,6 +206,7 @@ async def test_a_reorganization_moves_a_payment(tmp_path: Path) -> None:
         check_tweak(coin)
 
 
+@pytest.mark.long
 async def test_a_new_label_searches_earlier_blocks_again(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     world.send(WALLET.address(), WALLET.address(7))
@@ -260,6 +262,7 @@ async def test_a_revealed_label_is_found_from_then_on(tmp_path: Path) -> None:
             assert await run.client.reveal_address() == str(WALLET.address(4))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lie", ["counts", "value", "damage", "none", "text", "error", "cancelled"])
 async def test_a_block_waits_for_outputs_that_fit(lie: str) -> None:
     world = SilentWorld()

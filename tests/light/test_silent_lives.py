@@ -68,6 +68,7 @@ def coins_of_the_chain(world: SilentWorld, labels: int) -> Coins:
     return set(found.values())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("has_server", [False, True])
 @pytest.mark.parametrize("seed", range(effort(1, 3, 30)))
 async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int, has_server: bool) -> None:

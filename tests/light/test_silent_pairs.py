@@ -88,6 +88,7 @@ async def test_a_scan_key_is_refused_in_a_running_bip37_client(tmp_path: Path) -
         assert SECRET not in path.read_bytes()
 
 
+@pytest.mark.long
 async def test_a_wallet_of_bip37_gains_a_scan_key(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     world.regtest.pay(TxOut(70_000, SCRIPT))
@@ -207,6 +208,7 @@ async def test_a_start_above_the_pruned_blocks_needs_none_of_them(tmp_path: Path
             assert not run.books.warnings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "damage",
     ["headers SET raw = zeroblob(length(raw))", "runs SET mark = mark + 1", "sp_outputs SET mark = mark + 1"],
@@ -250,6 +252,7 @@ async def test_a_rebuild_keeps_the_scan_key_and_finds_the_payments(tmp_path: Pat
     assert (path.stat().st_mode & 0o777) == 0o600
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("has_other", [False, True])
 @pytest.mark.parametrize("moment", ["asked", "judged"])
 async def test_an_account_is_removed_while_blocks_are_judged(

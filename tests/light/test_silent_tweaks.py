@@ -131,6 +131,7 @@ async def test_a_block_that_a_server_lacks_delays_the_search() -> None:
 LIES = ["hash", "type", "pair", "text", "long", "many", "point", "error", "cancelled", "short hash"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_lying_server_is_asked_again(lie: str) -> None:
     world = SilentWorld()
@@ -201,6 +202,7 @@ async def test_leaving_does_not_wait_for_a_stalled_server() -> None:
         assert (await run.client.status()).searched_height <= 0
 
 
+@pytest.mark.long
 async def test_labels_are_revealed_up_to_twenty(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     watch = watching()

@@ -89,6 +89,7 @@ async def test_waiting_events_are_yielded_in_order_and_whole() -> None:
     assert kept.reads == 0
 
 
+@pytest.mark.long
 async def test_slow_stream_yields_every_wallet_event() -> None:
     kept = Kept()
     events = EventStream(kept.hub)
@@ -110,6 +111,7 @@ async def test_slow_stream_yields_every_wallet_event() -> None:
     )
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("dropped", [range(1, 81), range(1, 30), range(50, 81), range(20, 60), range(1, 2)])
 @pytest.mark.parametrize("since", [0, 10, 55, 80])
 async def test_stream_continues_behind_dropped_events(dropped: range, since: int) -> None:
@@ -193,6 +195,7 @@ async def test_dropped_events_raise_an_error_each_time() -> None:
     assert numbers(await rest(EventStream(hub, PAGE), hub)) == list(range(PAGE + 1, 3 * PAGE + 1))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(effort(20, 60, 1_000)))
 async def test_streams_of_any_pace_give_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams that begin anywhere, read in any steps, are cancelled and read by two tasks; the hub holds little."""
@@ -280,6 +283,7 @@ async def test_error_follows_the_last_event_with_the_same_traceback() -> None:
     assert len(lengths) == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_a_client_without_a_reader_of_events_keeps_searching(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_HELD", 20)

@@ -93,6 +93,7 @@ class Silent(Responder):
             super().send_headers(blocks)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_a_peer_without_new_headers_may_stay_silent(mode: str, tmp_path: Path) -> None:
     world = World(12)
@@ -112,6 +113,7 @@ async def test_a_peer_without_new_headers_may_stay_silent(mode: str, tmp_path: P
                 assert found == world.scan()
 
 
+@pytest.mark.long
 async def test_a_chain_with_a_full_last_headers_message_is_synced() -> None:
     world = World(13, mature=2_000)
     async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST)) as run:

@@ -122,6 +122,7 @@ async def test_a_cancelled_wait_for_an_event_loses_no_event() -> None:
         assert event.match.txid == digest
 
 
+@pytest.mark.few(2)
 @MODES
 async def test_a_transaction_may_be_broadcast_again_at_any_time(mode: str) -> None:
     world = World(3)
@@ -140,6 +141,7 @@ async def test_a_transaction_may_be_broadcast_again_at_any_time(mode: str) -> No
         assert not run.books.waiting()
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("ours", [True, False])
 async def test_a_transaction_that_a_peer_already_has_is_accepted(mode: str, ours: bool) -> None:
@@ -192,6 +194,7 @@ async def test_a_broadcast_is_reported_before_its_confirmation(mode: str) -> Non
         assert run.books.confirmed() == world.scan()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("nodes", [1, 3])
 async def test_no_payment_in_a_large_mempool_is_missed(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
@@ -216,6 +219,7 @@ async def test_no_payment_in_a_large_mempool_is_missed(nodes: int, monkeypatch: 
         assert run.books.confirmed() == world.scan()
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("shared", [0, 50])
 async def test_a_node_that_is_behind_does_not_prove_the_tip(mode: str, shared: int, tmp_path: Path) -> None:
@@ -250,6 +254,7 @@ class Malleates(Responder):
         self.send(Tx(bytes(other)))
 
 
+@pytest.mark.few(2)
 @MODES
 async def test_a_rebroadcast_has_the_original_witness(mode: str, tmp_path: Path) -> None:
     world, store = World(5, [LOCKS[1]]), tmp_path / "wallet.db"
@@ -278,6 +283,7 @@ async def test_a_rebroadcast_has_the_original_witness(mode: str, tmp_path: Path)
         assert [tx.raw for tx in world.regtest.mempool] == [raw]
 
 
+@pytest.mark.few(2)
 @MODES
 async def test_a_node_on_an_equal_branch_gets_no_warning(mode: str, tmp_path: Path) -> None:
     world, store = World(8), tmp_path / "wallet.db"
@@ -400,6 +406,7 @@ async def test_a_peer_that_withholds_announced_transactions_hides_no_payment(
             await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]
 
 
+@pytest.mark.few(2)
 @MODES
 async def test_an_own_transaction_is_announced_again_after_a_reorganization(mode: str) -> None:
     world = World(6)
@@ -471,6 +478,7 @@ class SaysWhy(Responder):
     says_why = True
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("responder", [Responder, SaysWhy])
 async def test_a_transaction_with_missing_inputs_is_refused_and_not_kept(

@@ -118,6 +118,7 @@ async def test_an_outdated_synced_does_not_end_a_wait() -> None:
     assert await waiting is new
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_events_continue_after_a_snapshot_and_across_restarts(mode: str, tmp_path: Path) -> None:
     world, path = World(3), tmp_path / "w.db"

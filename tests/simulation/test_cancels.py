@@ -12,6 +12,7 @@ from spvfilter.light.events import Mode
 from support.vectors import first_of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(1, *range(3)))
 @pytest.mark.parametrize("mode", list(Mode))
 def test_cancelled_calls_have_their_whole_effect_or_none(mode: Mode, seed: int) -> None:

@@ -42,6 +42,7 @@ def transports(world: Stage) -> set[tuple[str, Transport]]:
     return {(type(each.node.behaviour).__name__, each.session.transport) for each in connections if each.is_ready}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_wallet_is_found_over_encrypted_connections(mode: Mode, tmp_path: Path) -> None:
     digests = []

@@ -28,6 +28,7 @@ def check(plan: Plan) -> None:
     assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", list(Mode))
 def test_no_invariant_is_violated(mode: Mode) -> None:
     check(Plan(0, mode))
@@ -63,6 +64,7 @@ def test_forged_spends_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, peers=tuple(kind.__name__ for kind in kinds)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", list(Mode))
 def test_restored_databases_violate_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, restores=True))
@@ -83,6 +85,7 @@ def test_a_life_restores_an_earlier_database() -> None:
     assert any("the database is restored" in line for line in shown)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", list(Mode))
 def test_without_faults_no_peer_is_dropped(mode: Mode) -> None:
     outcome = live(Plan(1, mode, ()), make)
@@ -91,6 +94,7 @@ def test_without_faults_no_peer_is_dropped(mode: Mode) -> None:
     assert outcome.tally.blocks >= 200
 
 
+@pytest.mark.long
 def test_all_seeds_of_earlier_failures_are_read() -> None:
     plans = failed_before()
     assert len({replay(plan) for plan in plans}) == len(plans) >= 70
@@ -106,6 +110,7 @@ def test_a_life_has_restarts_reorganisations_and_liars() -> None:
         assert any(word in line for line in shown), word
 
 
+@pytest.mark.long
 def test_a_life_has_only_the_faults_of_its_plan() -> None:
     shown: list[str] = []
     live(Plan(2, Mode.COMPACT, tuple(name for name in FAULTS if name not in ("kill", "disk"))), make, show=shown.append)

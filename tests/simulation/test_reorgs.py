@@ -12,6 +12,7 @@ from spvfilter.light.events import Mode
 from support.vectors import first_of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(1, *range(3)))
 @pytest.mark.parametrize("mode", list(Mode))
 def test_client_is_at_tip_soon_after_reorganization(mode: Mode, seed: int) -> None:

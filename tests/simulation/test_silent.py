@@ -14,6 +14,7 @@ from support.vectors import first_of
 pytest.importorskip("btclib_secp256k1")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(1, 0, 1))
 @pytest.mark.parametrize("mode", list(Mode))
 def test_silent_payments_of_a_life_are_found(mode: Mode, seed: int) -> None:
@@ -31,6 +32,7 @@ def test_lives_have_both_kinds_of_sources_which_fail() -> None:
         assert any(word in line for line in shown), word
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "invariant"),
     [

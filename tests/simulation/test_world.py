@@ -58,6 +58,7 @@ def test_a_cut_pipe_delivers_no_more_bytes() -> None:
     assert not arrived
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", [*range(TEMPLATES), LONG])
 def test_the_oracle_and_the_watch_list_find_the_same(number: int) -> None:
     chain = template(number).regtest.chain.active

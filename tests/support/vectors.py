@@ -25,6 +25,15 @@ def first_of(few: int, *values: object) -> list[Any]:
     return [pytest.param(each, marks=[pytest.mark.long] * (number >= few)) for number, each in enumerate(values)]
 
 
+def spread(few: int, count: int, begin: int) -> set[int]:
+    """Numbers of a few cases among `count`, evenly spread from any one on.
+
+    Their distances vary, so that the cases differ in all parameters of their test.
+    """
+    step = max(1, count // few)
+    return {(begin + number * count // few + number % step) % count for number in range(few)}
+
+
 def vectors_root() -> Path | None:
     named = os.environ.get("SPVFILTER_VECTORS")
     root = Path(named) if named else None

@@ -260,6 +260,7 @@ class Life(Wallet):
         assert all(each.hit.value != NO_VALUE for each in matches_of(self.store, account))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accounts", first_of(3, 1, 2, 5, 50))
 @pytest.mark.parametrize("seed", range(effort(1, 4, 100)))
 def test_balance_history_events_and_scan_of_each_account_agree(seed: int, accounts: int) -> None:

@@ -288,6 +288,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=effort(15, 30, 2_000))
 @given(st.integers(0, 1 << 32), st.lists(st.sampled_from(STEPS), min_size=5, max_size=40))
 def test_events_and_database_agree_with_a_naive_recomputation(seed: int, steps: list[str]) -> None:
@@ -300,6 +301,7 @@ def test_events_and_database_agree_with_a_naive_recomputation(seed: int, steps: 
         model.store.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(2, *range(effort(5, 8, 200))))
 def test_small_limits_end_with_the_naive_recomputation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that are evicted for lack of room change no confirmed balance and break nothing."""

@@ -306,6 +306,7 @@ def _mark(event: WalletEvent) -> tuple[bool, bytes, int]:
     return _identity(event.match)  # type: ignore[union-attr]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(4, *range(effort(10, 40, 5_000))))
 def test_books_equal_canonical_of_the_facts(seed: int) -> None:
     life = Life(seed, LIMITS if seed % 2 else None)

@@ -411,6 +411,7 @@ def each_world(seed: int) -> list[Facts]:
     return [random_facts(rng) for _ in range(WORLDS)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_verdicts_agree_with_naive_oracle(seed: int) -> None:
     for facts in each_world(seed):
@@ -419,6 +420,7 @@ def test_verdicts_agree_with_naive_oracle(seed: int) -> None:
         assert {digest: None if each in INACTIVE else each for digest, each in statuses.items()} == naive
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_order_of_facts_changes_no_verdict(seed: int) -> None:
     for facts in each_world(seed):
@@ -435,6 +437,7 @@ def test_order_of_facts_changes_no_verdict(seed: int) -> None:
             seed += 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_new_fact_changes_only_its_component(seed: int) -> None:
     rng = Random(seed)
@@ -448,6 +451,7 @@ def test_new_fact_changes_only_its_component(seed: int) -> None:
         assert {each for each in before if before[each] != after[each]} <= component.keys()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_new_transaction_changes_only_its_component(seed: int) -> None:
     rng = Random(seed)
@@ -459,6 +463,7 @@ def test_new_transaction_changes_only_its_component(seed: int) -> None:
         assert {each for each in before if before[each] != after[each]} <= component.keys()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_canonical_transactions_fit_into_one_block(seed: int) -> None:
     """Together with the confirmed ones they spend no outpoint twice, and no ancestor is missing."""
@@ -472,6 +477,7 @@ def test_canonical_transactions_fit_into_one_block(seed: int) -> None:
             assert digest not in facts.faulty or verdicts[digest].status is Status.CONFIRMED
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_named_conflict_counts_and_spends_an_input_of_the_family(seed: int) -> None:
     for facts in each_world(seed):
@@ -490,6 +496,7 @@ def test_named_conflict_counts_and_spends_an_input_of_the_family(seed: int) -> N
                     assert by is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_foreign_transactions_change_no_own_verdict(seed: int) -> None:
     """Except through a block, or as ancestors of an own transaction."""
@@ -504,6 +511,7 @@ def test_foreign_transactions_change_no_own_verdict(seed: int) -> None:
         assert {digest: after[digest] for digest in own} == {digest: before[digest] for digest in own}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_confirmation_depends_on_blocks_only(seed: int) -> None:
     rng = Random(seed)
@@ -518,6 +526,7 @@ def test_confirmation_depends_on_blocks_only(seed: int) -> None:
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_abandoned_transaction_counts_again_only_after_broadcast(seed: int) -> None:
     rng = Random(seed)
@@ -536,6 +545,7 @@ def test_abandoned_transaction_counts_again_only_after_broadcast(seed: int) -> N
         assert facts.status(digest) in (INACTIVE if is_blocked else {Status.CANONICAL})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_reorganization_there_and_back_changes_nothing(seed: int) -> None:
     rng = Random(seed)
@@ -714,6 +724,7 @@ def _block(anchor: Anchor) -> Any:
     return bdk.BlockId(height=anchor.height, hash=bdk.BlockHash.from_bytes(anchor.block_hash))
 
 
+@pytest.mark.long
 @pytest.mark.kyoto
 @pytest.mark.parametrize("seed", range(effort(1, 2, 40)))
 def test_bdk_finds_the_same_canonical_transactions(seed: int) -> None:

@@ -37,6 +37,7 @@ def test_only_newly_proven_matches_are_looked_up(monkeypatch: pytest.MonkeyPatch
     assert 0 < len(looks) <= 18
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("seed", range(20))
 def test_matches_up_to_a_height_are_proven_once(seed: int) -> None:
     rng, matches = random.Random(seed), ConfirmedMatches()

@@ -150,6 +150,7 @@ def test_rejected_transaction_revives_when_peers_announce_it(wallet: Wallet) -> 
     assert announceable(wallet.books) == [(txid(raw), raw)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("depth", [0, KEPT_DEPTH + 20])
 def test_own_transaction_stays_confirmed_through_its_child(wallet: Wallet, depth: int) -> None:
     parent = pay(10**6, coin(1), to=THEIRS)

@@ -34,6 +34,7 @@ def naive_component(facts: Facts, digest: bytes) -> set[bytes]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(2, 4, 60)))
 def test_components_agree_with_naive_search(seed: int) -> None:
     rng = Random(seed)
@@ -132,6 +133,7 @@ def test_record_names_the_fault_of_its_transaction(raw: bytes, fault: str | None
     assert (record.is_own, record.active_drop, record.anchors) == (False, None, frozenset())
 
 
+@pytest.mark.long
 def test_a_chain_in_one_block_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wallet, walked, true = Wallet(), list[int](), TxGraph.ancestors
     chain = [pay(10**6, coin(1))]

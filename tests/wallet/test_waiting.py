@@ -88,6 +88,7 @@ def test_a_waiting_transaction_that_a_block_contains_is_confirmed() -> None:
     assert wallet.statuses()[txid(raw)] == "pending"  # a block is better evidence than a second group
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_one_hostile_group_changes_no_answer(seed: int) -> None:
     """Twins: one of them also hears payments, conflicts and children from one group, expires and restarts."""

@@ -71,6 +71,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.few(2)
 @pytest.mark.columns
 @pytest.mark.parametrize("column", COLUMNS)
 def test_filters_equal_those_of_arrow_bit_for_bit(written: Path, column: str) -> None:
@@ -103,6 +104,7 @@ def excluded(path: Path, key: int) -> list[bool]:
     return [row[0] for row in asked.fetchall()]
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_duckdb_answers_the_same_for_its_and_arrows_filters(written: Path, tmp_path: Path) -> None:
     import duckdb

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.redis
 operations = pytest.mark.parametrize("operation", OPERATIONS)
 
 
+@pytest.mark.few(10)
 @operations
 async def test_a_filter_created_again_with_another_shape_is_refused(
     client: Redis, remote: RedisBloomFilter, operation: str
@@ -51,6 +52,7 @@ async def test_a_missing_filter_is_refused(client: Redis, remote: RedisBloomFilt
         await RedisBloomFilter.open(client, "f")
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "ttl"])  # ttl needs only the header
 @pytest.mark.parametrize("other", [False, True], ids=["evicted", "of another type"])
 async def test_a_changed_shard_is_an_error_and_changes_no_key(

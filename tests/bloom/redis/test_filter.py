@@ -35,6 +35,7 @@ def keys(start: int, count: int) -> list[bytes]:
     return [b"key %d of this test" % number for number in range(start, start + count)]
 
 
+@pytest.mark.long
 async def test_add_reports_new_keys_and_contains_finds_them(client: Redis) -> None:
     remote, local = await RedisBloomFilter.create(client, "urls", 1_000, 0.001), BloomFilter(1_000, 0.001)
     for key in keys(0, 200) + keys(100, 200):
@@ -97,6 +98,7 @@ async def test_any_number_of_hash_functions_fits_into_a_script(client: Redis, ha
     assert await remote.snapshot() == local
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shard_size", [1, 13, KIB, 1 << 20])

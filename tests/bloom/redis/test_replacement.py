@@ -33,6 +33,7 @@ def filled(shape: dict[str, Any], count: int = 50) -> BloomFilter:
     return made
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_filter_of_another_shape_takes_the_place(
     client: Redis, remote: RedisBloomFilter, shape: dict[str, Any]
@@ -57,6 +58,7 @@ async def test_filter_of_another_shape_takes_the_place(
     assert await client.keys() == []
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_every_operation_notices_the_new_filter(client: Redis, remote: RedisBloomFilter, operation: str) -> None:
     reader = await RedisBloomFilter.open(client, "f")
@@ -70,6 +72,7 @@ async def test_every_operation_notices_the_new_filter(client: Redis, remote: Red
         await OPERATIONS[operation](reader)
 
 
+@pytest.mark.long
 async def test_reads_never_fail_while_other_sizes_take_the_place(client: Redis) -> None:
     local = filled({"capacity": 100, "fp_rate": 0.01})
     writer = await RedisBloomFilter.create_from(client, "f", local, shard_size=100)

@@ -53,6 +53,7 @@ async def test_the_rate_keeps_its_promise_at_any_size(client: Redis) -> None:
     )
 
 
+@pytest.mark.long
 async def test_only_one_of_many_writers_adds_a_key(server: RedisServer, client: Redis) -> None:
     batch = [b"key %d" % number for number in range(600)]
     await RedisScalableBloomFilter.create(client, "race", 10, 1e-6, shard_size=100)
@@ -81,6 +82,7 @@ async def test_only_one_of_many_writers_adds_a_key(server: RedisServer, client: 
     assert all(slice.approx_len > (slice.capacity or 0) - 1 for slice in slices[:-1])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("shard_size", [13, KIB, 1 << 20])
 async def test_bits_are_copied_to_a_local_filter_and_back(client: Redis, hashing: HashFamily, shard_size: int) -> None:

@@ -69,6 +69,7 @@ async def plant(client: Redis, *numbers: int) -> None:
     await client.set("{f}:slices", struct.pack(f"<{len(numbers)}Q", *numbers))
 
 
+@pytest.mark.few(12)
 @operations
 @pytest.mark.parametrize("key", ["{f}:header", "{f}:slices", "{f}:slice:*"])
 @pytest.mark.parametrize("other", [False, True], ids=["gone", "of another type"])
@@ -99,6 +100,7 @@ async def test_a_filter_recreated_with_other_parameters_is_refused(
     assert await contents(client) == before
 
 
+@pytest.mark.few(3)
 @operations
 async def test_a_malformed_state_is_a_format_error(
     client: Redis, remote: RedisScalableBloomFilter, operation: str

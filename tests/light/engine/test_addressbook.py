@@ -47,6 +47,7 @@ def draw(book: AddressBook, rng: random.Random, now: float = NOW) -> str | None:
     return next(book.draws(rng, now, [lambda known: True], lambda address: True), None)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_hope_for_compact_filters_is_known_from_few_addresses(seed: int) -> None:
     """The search for a hopeful address looked at all 12,000 addresses in each round of a client in mode auto, which
@@ -192,6 +193,7 @@ def test_a_tried_address_without_a_test_loses_its_place() -> None:
     assert book.entries[rival].tried
 
 
+@pytest.mark.long
 def test_a_connected_tried_address_keeps_its_place_without_a_test() -> None:
     """A connected address is not dialled for a test, and was therefore taken for an absent one."""
     book, holder, rival = contested()

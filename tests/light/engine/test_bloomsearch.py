@@ -163,6 +163,7 @@ def test_pruned_peers_are_named_if_no_peer_has_old_blocks(tmp_path: Path) -> Non
         assert len([warning for warning in world.warnings if "keeps only recent blocks" in str(warning.error)]) == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 @pytest.mark.parametrize("depth", [250, 287, 288])
 def test_pruned_node_serves_a_start_within_288_blocks(
@@ -366,6 +367,7 @@ def test_blocks_below_an_ambiguous_block_are_unwitnessed_at_once(is_killed: bool
         assert world.has_found_all()
 
 
+@pytest.mark.long
 def test_announcements_during_a_filter_reload_cost_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ class Leaves(Taker):
                 self.world.timeline.after(0.0, node.hang_up)
 
 
+@pytest.mark.few(1)
 @MODES
 def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Rejects, Rejects) as world:
@@ -95,6 +96,7 @@ def test_rounded_times_do_not_delay_the_answer(mode: Mode, tmp_path: Path) -> No
         assert isinstance(answer(world, txid), TxRefusedError)
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Rejects) as world:
@@ -113,6 +115,7 @@ def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> N
         assert world.has_found_all()
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_reject_message_alone_frees_no_coin(mode: Mode, tmp_path: Path) -> None:
     """Otherwise a peer could free the coins of a payment in a moment, while it passes the payment on."""
@@ -143,6 +146,7 @@ def test_one_refusal_leaves_a_transaction_pending(mode: Mode, tmp_path: Path) ->
         assert txid in world.truth.regtest.mempool
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_peer_that_announces_first_is_reported_as_echo(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt, Prompt, Prompt) as world:
@@ -163,6 +167,7 @@ def test_a_peer_that_announces_first_is_reported_as_echo(mode: Mode, tmp_path: P
         assert changes(world, txid) == [(TxStatus.CONFIRMED, None)]
 
 
+@pytest.mark.few(1)
 @MODES
 def test_false_echoes_do_not_stop_a_broadcast(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, FalseEcho, FalseEcho, FalseEcho, FalseEcho, FalseEcho, Prompt) as world:
@@ -193,6 +198,7 @@ def test_after_a_restart_other_peers_get_the_transaction(mode: Mode, tmp_path: P
         assert txid in world.truth.regtest.mempool
 
 
+@pytest.mark.long
 def test_a_transaction_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
     for effects in (1, 2, 3, 4, 6, 9):
         folder = tmp_path / str(effects)
@@ -208,6 +214,7 @@ def test_a_transaction_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
             assert txid not in behaviour.kept or status(world, txid) is TxStatus.PENDING
 
 
+@pytest.mark.few(3)
 @MODES
 @pytest.mark.parametrize("is_private", [False, True])
 def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(
@@ -234,6 +241,7 @@ def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(
         assert not world.warnings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("skew_s", [-20 * DAY_S, 20 * DAY_S])
 def test_a_wrong_clock_at_the_start_expires_nothing(skew_s: int, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Hoards, Prompt) as world:
@@ -273,6 +281,7 @@ def test_a_confirmed_conflict_is_reported_with_its_txid(mode: Mode, tmp_path: Pa
         assert changes(world, txid)[-1] == (TxStatus.CONFLICTED, Transaction.parse(theirs).txid)
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_spend_of_foreign_coins_is_announced_after_a_reorganization(
@@ -307,6 +316,7 @@ def test_a_spend_of_foreign_coins_is_announced_after_a_reorganization(
         assert status(world, txid) is TxStatus.CONFIRMED
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_spend_of_foreign_coins_is_found_after_a_reorganization(mode: Mode, tmp_path: Path) -> None:
     """The filters of peers do not match it: it was confirmed, and no entry matches it."""
@@ -329,6 +339,7 @@ def test_a_spend_of_foreign_coins_is_found_after_a_reorganization(mode: Mode, tm
         assert status(world, txid) is TxStatus.CONFIRMED
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_coinbase_spend_returns_with_its_chain(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt) as world:
@@ -373,6 +384,7 @@ def test_a_rejection_names_the_conflict_that_peers_have(mode: Mode, tmp_path: Pa
         assert status(world, Transaction.parse(theirs).txid) is TxStatus.PENDING  # it is canonical again
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_new_entry_causes_no_announcement(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise each new address would reveal the own transactions to all peers."""
@@ -398,6 +410,7 @@ class TakesTime(Hoards):
         self.world.timeline.after(20, partial(super().given, responder, raw))
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_foreign_conflict_does_not_answer_a_broadcast(is_kept: bool, mode: Mode, tmp_path: Path) -> None:
@@ -424,6 +437,7 @@ def test_a_foreign_conflict_does_not_answer_a_broadcast(is_kept: bool, mode: Mod
             assert known.by == rival
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_foreign_conflict_does_not_stop_announcements(mode: Mode, restarts: bool, tmp_path: Path) -> None:
@@ -447,6 +461,7 @@ def test_a_foreign_conflict_does_not_stop_announcements(mode: Mode, restarts: bo
         assert txid in world.truth.regtest.mempool
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_broadcast_without_a_peer_is_queued_in_the_books(mode: Mode, restarts: bool, tmp_path: Path) -> None:
@@ -494,6 +509,7 @@ def test_a_queued_broadcast_that_is_abandoned_is_never_announced(
         assert txid not in world.truth.regtest.mempool
 
 
+@pytest.mark.few(3)
 @MODES
 @pytest.mark.parametrize("after_s", [0.5, 4.0, 11.0, 25.0])
 def test_the_answer_comes_soon_after_a_peer_serves_it(mode: Mode, after_s: float, tmp_path: Path) -> None:
@@ -512,6 +528,7 @@ def test_the_answer_comes_soon_after_a_peer_serves_it(mode: Mode, after_s: float
         assert isinstance(answer(world, txid), Broadcast)
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("is_private", [False, True])
 def test_the_wallet_refuses_a_wrong_transaction_at_once(mode: Mode, is_private: bool, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return asked
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_child_proves_that_its_peer_has_the_parent(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Keeps, Keeps) as world:
@@ -149,6 +150,7 @@ def test_a_peer_without_a_request_must_serve_the_parent(
         assert {step for _, step in steps(world, txid)} == {BroadcastStep.ECHOED}
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("payee", [STRANGER, LOCKS[1]], ids=["stranger", "wallet"])
 def test_a_child_proves_the_parent_after_a_restart(mode: Mode, payee: Lock, tmp_path: Path) -> None:
@@ -170,6 +172,7 @@ def test_a_child_proves_the_parent_after_a_restart(mode: Mode, payee: Lock, tmp_
         assert status(world, txid) is TxStatus.PENDING
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("is_removed", [False, True])

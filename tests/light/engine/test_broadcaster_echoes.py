@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.responder import Responder
@@ -43,6 +45,7 @@ class Parrot(Prompt):
     responder = _ParrotResponder
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_repeated_announcement_is_no_echo(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Parrot) as world:

@@ -93,6 +93,7 @@ def durations(folder: Path, kinds: Sequence[Kind], number: int) -> tuple[list[fl
         return took, refused
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [Inbound, QuietInbound])
 def test_one_default_node_answers_in_about_six_seconds(kind: Kind, tmp_path: Path) -> None:
     took, refused = durations(tmp_path, [kind], effort(15, 40, 1_000))
@@ -101,6 +102,7 @@ def test_one_default_node_answers_in_about_six_seconds(kind: Kind, tmp_path: Pat
     assert quantiles(took, n=10)[-1] < 18
 
 
+@pytest.mark.long
 def test_three_default_nodes_answer_sooner(tmp_path: Path) -> None:
     took, refused = durations(tmp_path, [QuietInbound] * 3, effort(15, 40, 1_000))
     assert not refused
@@ -108,6 +110,7 @@ def test_three_default_nodes_answer_sooner(tmp_path: Path) -> None:
     assert quantiles(took, n=10)[-1] < 12
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "most"), [(Refuses, 22.0), (RefusesQuietly, 45.0)])
 def test_a_refusal_takes_a_round_or_40_seconds(kind: Kind, most: float, tmp_path: Path) -> None:
     number = effort(5, 10, 200)

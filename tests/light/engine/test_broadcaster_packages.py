@@ -100,6 +100,7 @@ class Listens(Prompt):
     responder = _Listener
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_ancestors_are_announced_before_descendants(mode: Mode, restarts: bool, tmp_path: Path) -> None:
@@ -127,6 +128,7 @@ def test_ancestors_are_announced_before_descendants(mode: Mode, restarts: bool, 
         assert {each.txid for each in chain} <= {each.txid for each in world.truth.regtest.mempool}
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("length", [1, 3])
 def test_a_child_brings_back_ancestors_that_peers_rejected(mode: Mode, length: int, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def refused_after(world: Stage, txid: bytes, within: float) -> float:
     return world.timeline.now - begun
 
 
+@pytest.mark.few(1)
 @MODES
 def test_two_peers_whose_rounds_passed_reject_within_seconds(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Refuses, Refuses) as world:
@@ -103,6 +104,7 @@ def test_two_peers_whose_rounds_passed_reject_within_seconds(mode: Mode, tmp_pat
         assert max(took) <= 41
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kinds", [(CoreRounds,), (CoreRounds, Refuses), (AcceptsQuietly, AcceptsQuietly)])
 def test_accepting_peer_never_counts_as_rejecting(kinds: tuple[type[Taker], ...], tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, *kinds) as world:
@@ -130,6 +132,7 @@ def test_answer_comes_soon_after_the_round(mode: Mode, tmp_path: Path) -> None:
         assert len(behaviour.round_at) > rounds
 
 
+@pytest.mark.few(1)
 @MODES
 def test_two_quiet_peers_of_different_groups_reject_after_20_s(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, RefusesQuietly, RefusesQuietly) as world:
@@ -137,6 +140,7 @@ def test_two_quiet_peers_of_different_groups_reject_after_20_s(mode: Mode, tmp_p
         assert 20 <= refused_after(world, send(world), within=60) < 40
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("number", [1, 2])
 def test_quiet_peers_of_one_group_reject_after_40_s(mode: Mode, number: int, tmp_path: Path) -> None:

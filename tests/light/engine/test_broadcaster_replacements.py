@@ -18,6 +18,7 @@ from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send,
 from support.stage import Prompt, stage
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_second_broadcast_replaces_the_replacement(mode: Mode, restarts: bool, tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_a_second_broadcast_replaces_the_replacement(mode: Mode, restarts: bool,
         assert isinstance(answer(world, first), Broadcast)
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_replaced_transaction_with_a_foreign_conflict_is_not_announced(
@@ -147,6 +149,7 @@ def test_an_unrequested_child_is_replaced_with_its_parent(
         assert isinstance(answer(world, child), TxConflictError)
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_every_new_status_of_a_replaced_transaction_is_reported(mode: Mode, restarts: bool, tmp_path: Path) -> None:
@@ -179,6 +182,7 @@ def test_every_new_status_of_a_replaced_transaction_is_reported(mode: Mode, rest
         assert bump in regtest.mempool
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_abandoned_versions_are_reported(mode: Mode, restarts: bool, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def announce(world: Stage, raw: bytes, sent: bytes) -> None:
         end.work()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 @pytest.mark.parametrize("way", ["stripped", "unsigned", "wrong", "longer"])
 @pytest.mark.parametrize("kind", [Prompt, ByTxid])

@@ -228,6 +228,7 @@ def begin_to_contradict(world: Stage) -> None:
     world.pass_time(5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_doubt_lasts_until_the_contradicting_peer_is_heard_again(tmp_path: Path, is_restarted: bool) -> None:
     with stage(tmp_path, Mode.COMPACT, HidesBehindDoubt, HidesBehindDoubt, Prompt) as world:
@@ -275,6 +276,7 @@ class HidesFrom(FalseFilters):
         return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if has_room else elements
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
@@ -326,6 +328,7 @@ def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
         assert world.synced[-1].disputed == ()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("after_s", [0.0, 5.0])
 def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: float, is_restarted: bool) -> None:
@@ -456,6 +459,7 @@ def test_a_dead_disputing_address_blocks_no_other_address() -> None:
     run.client.store.close()
 
 
+@pytest.mark.long
 def test_an_outage_does_not_stop_attempts_at_other_addresses() -> None:
     run = discovering(["203.1.113.77:8333"])
     dialled = dial(run, 600, lambda address: False)

@@ -115,6 +115,7 @@ class HidesLater(OneTooMany):
         return elements - self.world.truth.scripts() if block.height > self.above else super().change(block, elements)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("late", [0, 1])
 def test_blocks_after_an_undecided_dispute_are_compared_again(late: int, tmp_path: Path) -> None:
     """The dispute of a liar ends undecided. Its filters alone would hide payments in later blocks."""
@@ -144,6 +145,7 @@ def test_blocks_after_an_undecided_dispute_are_compared_again(late: int, tmp_pat
         assert world.banned == set(world.nodes[0].addresses)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("late", [0, 1])
 def test_the_block_that_would_end_a_dispute_is_judged(
     late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,6 +231,7 @@ class Roams(OneTooMany):
         return block.spent is not None and bool(self.change(block, set()))
 
 
+@pytest.mark.long
 def test_a_roaming_disputer_causes_a_bounded_number_of_searches(
     tmp_path: Path,
 ) -> None:
@@ -316,6 +319,7 @@ def test_only_the_last_blocks_of_a_late_disputer_are_judged(tmp_path: Path, monk
         assert not world.banned
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_reorganization_causes_no_second_verdict_on_active_blocks(
     late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -338,6 +342,7 @@ def test_a_reorganization_causes_no_second_verdict_on_active_blocks(
         assert not [case.height for case in judged if ended < case.height < world.truth.height - 1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_reorganization_causes_no_doubt_about_judged_blocks(late: int, tmp_path: Path) -> None:
     """The dispute was reported as ended once more, and all blocks up to the tip stayed in doubt."""
@@ -424,6 +429,7 @@ class PrunedLiar(FalseFilters):
         return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if block.height == 5 else elements
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_disputed_block_that_no_peer_keeps_delays_nothing(late: int, tmp_path: Path) -> None:
     """The client recorded nothing until a peer with the block connected. It also searched blocks below the start of the

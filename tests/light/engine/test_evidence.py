@@ -117,6 +117,7 @@ def about(world: Stage, transactions: Iterable[Transaction]) -> list[object]:
     return [*matches, *(each for each in world.told if isinstance(each, TxReplaced) and each.txid in txids)]
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("then", ["restart", "block", "reorganization", "ten minutes", "own broadcast"])
 def test_forged_spends_of_confirmed_coins_change_no_answer(mode: Mode, then: str, tmp_path: Path) -> None:

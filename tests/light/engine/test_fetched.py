@@ -10,6 +10,7 @@ from spvfilter.light.events import Mode
 from support.stage import Prompt, stage
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("after_s", [0.2, 0.25, 0.3, 0.35, 0.4, 0.6])
 def test_a_block_on_its_way_is_not_requested_again(after_s: float, tmp_path: Path) -> None:
     """The watch list loses an entry while blocks are on their way, so that the filters are searched again."""

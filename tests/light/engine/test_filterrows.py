@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 
+import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.kernel import chain_filter_headers
@@ -18,6 +19,7 @@ def hashes_of(seed: int, count: int) -> bytes:
     return random.Random(seed).randbytes(32 * count)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(st.integers(0, 50) | st.integers(0, 6_000), st.integers(0, 50) | st.integers(0, 6_000))),
     st.integers(0, 1 << 32),

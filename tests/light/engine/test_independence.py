@@ -66,6 +66,7 @@ def test_one_node_with_three_addresses_is_no_witness_of_itself(tmp_path: Path) -
         meet_honest(world, late=world.nodes[1:])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("liar", [OmitsAll, OmitsTxs])
 def test_two_liars_among_eight_hide_nothing(liar: type[Liar], tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, liar, liar, *[Prompt] * 6) as world:

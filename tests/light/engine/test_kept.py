@@ -26,6 +26,7 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return reads
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("keep", [False, True])
 def test_only_filters_that_the_database_may_have_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool

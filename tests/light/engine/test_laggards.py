@@ -39,6 +39,7 @@ def _connected(world: Stage) -> set[int]:
     return {each.node.number + 1 for each in world.process.connections.values()}
 
 
+@pytest.mark.few(1)
 @MODES
 def test_laggards_lose_their_slots_if_no_peer_has_the_tip(mode: Mode, tmp_path: Path) -> None:
     """The peer that announced the tip is gone. Nodes without new blocks have all slots, so an honest address would
@@ -60,6 +61,7 @@ def test_laggards_lose_their_slots_if_no_peer_has_the_tip(mode: Mode, tmp_path: 
         assert not world.banned
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_lasting_laggard_is_dropped_though_another_has_the_tip(mode: Mode, tmp_path: Path) -> None:
     """Otherwise one honest peer is left among laggards, and no other peer can confirm its statements."""
@@ -75,6 +77,7 @@ def test_a_lasting_laggard_is_dropped_though_another_has_the_tip(mode: Mode, tmp
         assert not world.banned
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_dropped_laggard_does_not_return_for_its_network(mode: Mode, tmp_path: Path) -> None:
     """Its network has no slot while another network has several. The client would connect and drop the peer every
@@ -97,6 +100,7 @@ def test_a_dropped_laggard_does_not_return_for_its_network(mode: Mode, tmp_path:
         assert not world.banned
 
 
+@pytest.mark.few(1)
 @MODES
 def test_laggards_stay_if_no_other_address_is_known(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Lags, Lags, Prompt) as world:
@@ -114,6 +118,7 @@ def test_laggards_stay_if_no_other_address_is_known(mode: Mode, tmp_path: Path) 
         ]
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("most", [1, 2])
 def test_other_peers_are_heard_while_the_tip_is_stale(most: int, mode: Mode, tmp_path: Path) -> None:

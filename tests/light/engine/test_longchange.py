@@ -64,6 +64,7 @@ def mine_many(world: Stage) -> None:
     world.truth.mine()
 
 
+@pytest.mark.few(1)
 def test_a_block_with_many_matches_is_committed_whole(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = watch_steps(world, monkeypatch)
     mine_many(world)
@@ -73,6 +74,7 @@ def test_a_block_with_many_matches_is_committed_whole(world: Stage, monkeypatch:
     assert all([type(each) for each in effects] == [Wake] for effects in steps)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("steps", [1, 8, 15, 22])
 def test_a_client_killed_in_a_long_change_loses_nothing(
     world: Stage, monkeypatch: pytest.MonkeyPatch, steps: int
@@ -95,6 +97,7 @@ def test_a_client_killed_in_a_long_change_loses_nothing(
     assert len(world.truth.scan()) >= len(before) + 30
 
 
+@pytest.mark.few(1)
 def test_a_removal_beside_many_matches_takes_many_steps(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     mine_many(world)
     world.wait_synced(within=30)
@@ -141,6 +144,7 @@ def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkey
         assert not any(during)
 
 
+@pytest.mark.few(1)
 def test_a_rescan_in_the_step_that_begins_a_block_counts(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     true, moved = LongChange.begin, list[int]()
 

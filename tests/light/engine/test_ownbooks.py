@@ -60,6 +60,7 @@ def test_an_input_that_a_block_spends_is_refused(wallet: Wallet) -> None:
     assert (error.by, error.height) == (txid(spend), wallet.books.cursor)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rejected", [True, False])
 @pytest.mark.parametrize("length", [1, 2, 40])
 def test_ended_ancestors_return_with_a_child(wallet: Wallet, rejected: bool, length: int) -> None:

@@ -73,6 +73,7 @@ def announced_beside(world: Stage, name: str) -> list[bytes]:
     return announced
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_relayed_private_transaction_is_not_announced(restarts: bool, tmp_path: Path) -> None:
     """The client announces only own transactions, so a peer would learn that this is an own one."""
@@ -532,6 +533,7 @@ def test_a_child_of_a_relayed_private_transaction_is_private(
         assert Transaction.parse(child).txid in world.truth.regtest.mempool
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("effects", range(1, 16))
 def test_no_connected_peer_is_told_after_a_crash(effects: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record and the note that it is private are in one commit."""
@@ -570,6 +572,7 @@ def test_a_public_child_waits_for_its_private_parent(tmp_path: Path, monkeypatch
         assert {parent, txid} <= {each.txid for each in world.truth.regtest.mempool}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_private_transaction_confirmed_before_an_echo_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,7 @@ MOST_WALKED = 8_000
 """Records and inputs that a step may walk over: 700 of its budget, and those of one more transaction."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_step_judges_few_linked_transactions(
     shape: Callable[[random.Random, int], Iterator[bytes]], monkeypatch: pytest.MonkeyPatch

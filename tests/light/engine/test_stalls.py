@@ -62,6 +62,7 @@ class Chatters(Liar):
         self.world.timeline.after(1.0, lambda: self._chatter(node))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 def test_a_peer_that_repeats_headers_delays_no_withheld_answer(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Chatters, Chatters, Prompt, Prompt) as world:
@@ -107,6 +108,7 @@ class Drips(Liar):
         self.world.timeline.after(self.step_s, lambda: self._drip(node))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("drips", [1, 2])
 def test_a_peer_that_sends_single_filters_delays_no_search(drips: int, tmp_path: Path) -> None:
     """Each filter counts as progress, so the peer never stalls. Its answer would take minutes and delay everything
@@ -166,6 +168,7 @@ class Walks(Crawls):
     step_s = 0.2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("crawling", [1, 3])
 def test_peers_that_send_single_blocks_delay_synced_briefly(crawling: int, tmp_path: Path) -> None:
     """Before Synced, the client compares the answers of all prompt peers. A peer that needs minutes for one answer is
@@ -200,6 +203,7 @@ def test_a_peer_delays_synced_once_despite_many_slow_answers(others: int, tmp_pa
         assert not world.process.engine.coverage.unwitnessed  # type: ignore[union-attr]  # it is still compared
 
 
+@pytest.mark.long
 def test_the_second_peer_asked_for_the_same_blocks_is_awaited(tmp_path: Path) -> None:
     """Otherwise the client believes the first answer alone, although it may omit a payment."""
     with stage(tmp_path, Mode.BIP37, OmitsTip, Walks) as world:
@@ -295,6 +299,7 @@ class DripsForHours(OneTooMany, Drips):
     step_s = 100.0
 
 
+@pytest.mark.long
 def test_a_dripping_sole_supporter_keeps_no_filter_header(
     tmp_path: Path,
 ) -> None:
@@ -335,6 +340,7 @@ class SlowFilters(Drips):
     step_s = 1.0
 
 
+@pytest.mark.long
 def test_two_slow_disputing_peers_do_not_undo_each_other_forever(tmp_path: Path) -> None:
     """The honest peer needs minutes for its filters. Its time doubles at each switch to the other peer."""
     with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:

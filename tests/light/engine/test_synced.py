@@ -39,6 +39,7 @@ def test_a_clock_that_is_days_slow_prevents_synced(mode: Mode, tmp_path: Path) -
         assert world.has_found_all()
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_corrected_clock_does_not_make_an_old_tip_synced(mode: Mode, tmp_path: Path) -> None:
     """Under the wrong clock, new blocks were from the future. A node that is behind does not prove the old tip."""
@@ -143,6 +144,7 @@ def test_one_wrong_peer_clock_delays_nothing_if_another_is_right(wrong: type[Ske
         assert not any("clock of this machine is" in str(each.error) for each in world.warnings)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("wrong", [Fast, Slow])
 @pytest.mark.parametrize("others", [0, 1])
 def test_one_odd_clock_is_a_warning_with_the_peers_name(wrong: type[SkewedClock], others: int, tmp_path: Path) -> None:
@@ -187,6 +189,7 @@ def test_an_own_transaction_of_a_disconnected_block_is_announced_again(mode: Mod
         assert raw in [tx.raw for tx in regtest.mempool]
 
 
+@pytest.mark.few(1)
 @MODES
 def test_an_own_transaction_returns_from_below_hundreds_of_blocks(mode: Mode, tmp_path: Path) -> None:
     """On a test network blocks cost next to nothing."""
@@ -372,6 +375,7 @@ def test_synced_comes_again_when_a_peer_returns(mode: Mode, tmp_path: Path) -> N
         assert is_synced(world)
 
 
+@pytest.mark.few(1)
 @MODES
 def test_old_tip_stays_synced_while_peers_answer_pings(mode: Mode, tmp_path: Path) -> None:
     """The age of the last block plays no part."""

@@ -301,6 +301,7 @@ class OnlyBloom(Prompt):
     services = Service.NETWORK | Service.WITNESS | Service.BLOOM
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_auto_does_not_wait_for_an_address_without_a_slot(most: int, tmp_path: Path) -> None:
     """Every address is tried once, in the slot of a peer without compact filters."""

@@ -35,6 +35,7 @@ def signed_twice(world: Stage) -> list[bytes]:
     return [raw, sign_again(raw, coin.lock.pays(coin.value))]
 
 
+@pytest.mark.few(2)
 @MODES
 @pytest.mark.parametrize("kind", [Hoards, Drops])
 def test_a_second_witness_is_announced(mode: Mode, kind: type[Taker], tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ class Late(Hoards):
             self.world.timeline.after(5.0, lambda: super(Late, self).given(responder, raw))
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize(("kind", "number"), [(Prompt, 1), (Prompt, 2), (Prompt, 4), (Late, 1)])
 @pytest.mark.parametrize("ran_before", [False, True])
@@ -101,6 +103,7 @@ def test_a_second_witness_of_a_known_transaction_is_not_refused(
         assert isinstance(answer(world, txid), Broadcast)
 
 
+@pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_second_witness_of_an_abandoned_transaction_is_not_refused(
@@ -148,6 +151,7 @@ def test_a_private_second_witness_is_sent(is_announced: bool, tmp_path: Path, mo
         assert there.raw == raws[1]
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_second_witness_does_not_replace_a_replacement(mode: Mode, tmp_path: Path) -> None:
     """The client took the second witness for the known transaction, and announced the replacement no longer."""
