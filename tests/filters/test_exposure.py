@@ -140,7 +140,9 @@ def test_a_report_shows_what_restarts_and_additions_reveal() -> None:
     assert rates["now"] == rates["restarts"] == report.real_fp_rate == pytest.approx(0.01, rel=0.05)
     assert rates["added-known"] + rates["added-new"] == pytest.approx(rates["now"], rel=0.05)
     assert rates["added-new"] < 0.05 * rates["now"]
-    assert rates["no-decoys"] < 1e-10
+    plain = Bip37Filter(report.capacity, 0.01, 5)
+    plain.update(wallet(20))
+    assert 0 < rates["no-decoys"] == plain.current_fp_rate < 1e-10
     assert rates["new-tweaks"] == rates["bitcoinj-restarts"] == 0.0
     for case in report.cases:
         assert case.sampled is not None

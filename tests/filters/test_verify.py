@@ -69,6 +69,7 @@ def test_a_script_that_the_input_hides_is_unknown(lock: Lock) -> None:
         [b"\x01" * 64],
         [b"\x01" * 65, b"\x50annex\xac"],
         [SCRIPT, b"\xc0" + b"\x01" * 32],
+        [SCRIPT, b"\xc0" + b"\x01" * 31 + b"\xac"],
         [b"x", SCRIPT, b"\xc1" + b"\xac" * 64],
         [b""],
         [b"x", b""],
@@ -76,6 +77,12 @@ def test_a_script_that_the_input_hides_is_unknown(lock: Lock) -> None:
 )
 def test_a_possible_taproot_spend_shows_no_witness_script(witness: list[bytes]) -> None:
     assert spent_script(b"", witness) is None
+
+
+@pytest.mark.parametrize(("size", "is_signature"), [(8, False), (9, True), (73, True), (74, False)])
+def test_a_signature_has_9_to_73_bytes(size: int, is_signature: bool) -> None:
+    witness = [b"\x30" + bytes(size - 1), KEY]
+    assert spent_script(b"", witness) == (p2wpkh(KEY).script_pubkey if is_signature else None)
 
 
 def block_within(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
