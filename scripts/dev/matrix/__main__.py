@@ -186,21 +186,25 @@ class Judge:
 
     def run(self, changes: Sequence[Change]) -> None:
         """Judge the changes, as many as there is time for."""
-        swapped = []
+        swapped, imported = [], []
         for change in changes:
             before, after = change.codes()
             if before == after:
                 self.write(change, "same code", [])
             elif "" not in self.executing(change.path, *change.lines) and swaps(before, after):
                 swapped.append(change)
-            elif time.monotonic() < self.until:
-                self.imported(change, after)
+            else:
+                imported.append(change)
         if swapped and time.monotonic() < self.until:
             collect(self.tests, lambda items: self.swapped(items, swapped))
+        for change in imported:  # these take longer
+            if time.monotonic() < self.until:
+                self.imported(change)
 
-    def imported(self, change: Change, code: CodeType) -> None:
+    def imported(self, change: Change) -> None:
         """Judge a change of a line that runs on import. A test of any line of the module may notice it."""
         tests = self.executing(change.path) - {""}
+        _, code = change.codes()
         files = sorted({name.partition("::")[0] for name in tests})
         if not tests:
             self.write(change, "not run", [])
