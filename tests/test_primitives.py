@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -17,6 +18,7 @@ from spvfilter.primitives import (
     TxOut,
     compact_size,
     hash_from_hex,
+    hash_of,
     hash_to_hex,
     read_compact_size,
     script_pushes,
@@ -204,6 +206,15 @@ class TestHashText:
         with pytest.raises(ParameterError, match=r"a hash must be 64 hex digits, but these \d+ characters are not"):
             hash_from_hex(text)
 
+    def test_hash_is_taken_as_bytes_or_as_hex(self) -> None:
+        raw = bytes(range(32))
+        assert hash_of(raw, "txid") == hash_of(hash_to_hex(raw), "txid") == raw
+
+    @pytest.mark.parametrize("value", [bytes(31), bytes(33), bytearray(32), None, 5])
+    def test_other_value_than_a_hash_is_refused(self, value: Any) -> None:
+        with pytest.raises(ParameterError, match="a txid must be 32 bytes or 64 hex digits, not "):
+            hash_of(value, "txid")
+
     def test_message_does_not_repeat_a_megabyte(self) -> None:
         with pytest.raises(ParameterError) as caught:
             hash_from_hex("0" * 1_000_000)
@@ -287,6 +298,29 @@ class TestHeader:
     def test_any_80_bytes_survive_parsing(self, raw: bytes) -> None:
         assert bytes(Header.parse(raw)) == raw
 
+    def test_its_hashes_are_shown_in_hex(self) -> None:
+        header = Header(1, b"\x01" + bytes(31), b"\x02" + bytes(31), 3, 4, 5)
+        assert (header.previous_hex, header.merkle_root_hex) == ("00" * 31 + "01", "00" * 31 + "02")
+        assert header.hash_hex == hash_to_hex(header.hash)
+
+    @pytest.mark.parametrize(
+        ("field", "value", "error"),
+        [
+            ("version", 1 << 31, ParameterError),
+            ("version", -(1 << 31) - 1, ParameterError),
+            ("version", "1", TypeError),
+            ("previous", bytes(31), ParameterError),
+            ("previous", "00" * 32, TypeError),
+            ("merkle_root", bytes(33), ParameterError),
+            ("merkle_root", None, TypeError),
+            *((name, value, ParameterError) for name in ("time", "bits", "nonce") for value in (-1, 1 << 32)),
+            *((name, 1.0, TypeError) for name in ("time", "bits", "nonce")),
+        ],
+    )
+    def test_field_that_does_not_fit_is_refused(self, field: str, value: Any, error: type[Exception]) -> None:
+        with pytest.raises(error, match="hashes" if isinstance(value, bytes) else field):
+            dataclasses.replace(Header.parse(GENESIS_HEADER), **{field: value})
+
     @pytest.mark.parametrize("size", [0, 79, 81])
     def test_other_size_than_80_bytes_is_refused(self, size: int) -> None:
         with pytest.raises(FormatError, match=f"a header must be 80 bytes long, not {size}"):
@@ -313,6 +347,10 @@ class TestTxOut:
     def test_value_of_another_type_is_refused(self, value: Any) -> None:
         with pytest.raises(TypeError, match=f"value: expected a whole number of satoshi, not {type(value).__name__}$"):
             TxOut(value, b"\x51")
+
+    @pytest.mark.parametrize("value", [0, (1 << 63) - 1])
+    def test_value_at_the_end_of_its_range_is_taken(self, value: int) -> None:
+        assert TxOut(value, b"").value == value
 
     @pytest.mark.parametrize("value", [-1, -(1 << 63), 1 << 63])
     def test_value_outside_its_range_is_refused(self, value: int) -> None:
