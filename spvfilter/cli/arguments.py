@@ -428,7 +428,9 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
     if what.startswith(_PSBT_BASE64.decode("ascii")):
         raise ParameterError(_NOT_FINAL)
     if not what.isascii() or not _HEX_TEXT.issuperset(_plain_hex(what.encode("ascii"))):
-        raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
+        raise ParameterError(
+            f"the argument, {counted(len(what), 'character')}, is neither an existing file nor hex digits"
+        )
     return _decoded(what.encode("ascii"), limit, kind)
 
 
@@ -570,4 +572,6 @@ def hex_bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected pairs of hex digits, not these {len(text)} characters") from None
+        raise argparse.ArgumentTypeError(
+            f"expected pairs of hex digits, got {counted(len(text), 'character')}"
+        ) from None

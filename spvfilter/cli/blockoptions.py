@@ -113,8 +113,8 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
         default=UndoMode.AUTO,
         help=(
             "auto (default) reads the rev*.dat next to each blk*.dat if it exists, require fails without it, and off"
-            " never reads it. It contains the outputs that each block spends, needed for spends of older coins, values"
-            " and fees"
+            " never reads it. It contains the outputs that each block spends, from which spends of older coins, values"
+            " and fees are known"
         ),
     )
     parser.add_argument(
@@ -129,7 +129,7 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--report",
         metavar="FILE.json",
-        help="write the ranges of heights that were found and that are missing to FILE.json",
+        help="write the ranges of found and of missing heights to FILE.json",
     )
 
 

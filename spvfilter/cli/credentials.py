@@ -1,4 +1,4 @@
-"""Options with the credentials of a node's RPC (`scan`, `match`)."""
+"""Options for the credentials of a node's RPC (`scan`, `match`)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network, add_watch_file, hex_bytes, network_of, probability, watch_list, whole
 from spvfilter.cli.term.page import complain
-from spvfilter.errors import FpRateWarning, ParameterError
+from spvfilter.errors import FpRateWarning, ParameterError, counted
 from spvfilter.filters.bip37 import (
     LOW_RATE,
     MIN_DECOY_KEY,
@@ -233,7 +233,7 @@ def _secret(path: str) -> bytes:
             raise ParameterError(f"{path}: an odd number of hex digits, {len(digits)}: {advice}")
         data = bytes.fromhex(digits)
     if len(data) < MIN_DECOY_KEY:
-        raise ParameterError(f"{path}: {len(data)} bytes: {advice}")
+        raise ParameterError(f"{path}: {counted(len(data), 'byte')}: {advice}")
     return data
 
 

@@ -15,7 +15,7 @@ from spvfilter.cli.credentials import check_credentials, credentials_of
 from spvfilter.cli.nodesource import Helper, NodeSource, ServerSource
 from spvfilter.cli.secrets import Secrets
 from spvfilter.cli.term.page import shorten
-from spvfilter.errors import ParameterError, PrivacyError, StoreLockedError
+from spvfilter.errors import ParameterError, PrivacyError, StoreLockedError, counted
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
@@ -191,7 +191,9 @@ def peer(text: str) -> str:
     except ParameterError:
         host = ""
     if not host or (len(host) > _LONGEST_NAME and not {".", ":"} & set(host)):
-        raise argparse.ArgumentTypeError(f"expected HOST or HOST:PORT (1 to 65535), not these {len(text)} characters")
+        raise argparse.ArgumentTypeError(
+            f"expected HOST or HOST:PORT (1 to 65535), got {counted(len(text), 'character')}"
+        )
     return text
 
 

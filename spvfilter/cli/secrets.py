@@ -63,7 +63,7 @@ class Secrets:
         self._words = [word for value in given for word in _words(value)] if is_phrase else []
 
     def hide(self, message: str) -> str:
-        """The message without secrets, or another message if this one repeats a word of a seed phrase."""
+        """Return the message without secrets, or another message if this one repeats a word of a seed phrase."""
         for secret in (*self._phrases, *self._credentials):
             for text in (secret, repr(secret)[1:-1]):
                 message = message.replace(text, "(not shown)")

@@ -17,7 +17,7 @@ from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain, shorten
 from spvfilter.cli.term.ranges import left_out
 from spvfilter.cli.term.rows import Fields, print_rows
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import Balance, Coin, HistoryEntry
@@ -216,7 +216,7 @@ def _entry(wallet: WalletStore, text: str) -> HistoryEntry:
     except ValueError:
         txid = b""
     if len(txid) != 32:
-        raise ParameterError(f"a txid must be 64 hex digits, but this argument is {len(text)} characters long")
+        raise ParameterError(f"a txid must be 64 hex digits, but this argument has {counted(len(text), 'character')}")
     entry = wallet.transaction(txid)
     if entry is None:
         raise ParameterError("the wallet has no transaction with this txid")

@@ -155,8 +155,8 @@ class Histories:
     def affected(self, named: Iterable[bytes], *, has_block: bool, has_reorg: bool) -> set[bytes]:
         """Return the txids of transactions that may have changed: those named, and their unconfirmed children.
 
-        The fee and the height of a child depend on its parents. No event names a parent without a match, but only a
-        block confirms it, and only a reorganization takes that back.
+        The fee and the height of a child depend on its parents. No event names a parent that did not match, but only a
+        block confirms it, and only a reorganization undoes that.
 
         Args:
             named: Txids of transactions that events have named.

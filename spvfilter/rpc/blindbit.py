@@ -49,7 +49,7 @@ class BlindBitOracle:
     async def open(
         cls, url: str, network: Network = MAINNET, *, limits: RpcLimits | None = None
     ) -> AsyncIterator[BlindBitOracle]:
-        """Connect to a server, and check its network and that its index is full.
+        """Connect to a server, and check that its network is the expected one and its index complete.
 
         Args:
             url: http://HOST:PORT or https://HOST:PORT.

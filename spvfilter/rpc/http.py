@@ -173,8 +173,8 @@ class HttpClient:
 def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) -> None:
     """Check a status code that means the same in REST and RPC.
 
-    Raises NodeRefusedError for 401 and 403, and NodeBusyError for 429, 502, 503 and 504. Messages never contain the
-    secret.
+    Raises NodeRefusedError if it is 401 or 403, and NodeBusyError if it is 429, 502, 503 or 504. Messages never contain
+    the secret.
     """
     if reply.status == HTTPStatus.UNAUTHORIZED:
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")

@@ -38,7 +38,7 @@ def spent_of_details(found: object, endpoint: Endpoint) -> list[list[SpentOutput
 
 
 def _height(coin: dict[object, object]) -> int:
-    """Return the height at which an output was created; 0 if it is not known."""
+    """Return the height at which an output was created, or 0 if it is not known."""
     height = coin.get("height")
     return height if type(height) is int and 0 <= height < MOST_BLOCKS else 0
 

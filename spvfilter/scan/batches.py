@@ -53,7 +53,7 @@ class MatchBatch:
         return f"<MatchBatch {len(self)} matches, block {self.block.hash[::-1].hex()}>"
 
     def sums(self) -> list[tuple[int, int, int, int, int]]:
-        """Sums of the matches for each entry of the watch list.
+        """Sum up the matches of each entry of the watch list.
 
         Returns:
             One tuple for each entry that has matches: number of the entry, matches, satoshi received, satoshi spent,
@@ -83,14 +83,14 @@ class MatchBatch:
         return lines_of(self.block, self._watch.network, number, self._labels[render].of_hits((self.block,)))
 
     def to_arrow(self) -> pa.Table:
-        """The matches as an Arrow table with the columns of `spvfilter.scan.to_arrow`.
+        """Return the matches as an Arrow table with the columns of `spvfilter.scan.to_arrow`.
 
         Raises ParameterError if pyarrow is not installed.
         """
         return table_of([self.block], self._watch)
 
     def matches(self) -> list[Match]:
-        """The matches as objects, as `Matcher.scan` yields them."""
+        """Return the matches as objects, as `Matcher.scan` yields them."""
         block = self.block
         return self._watch.matches(
             unpack_hits(block.packed), block_hash=block.hash, height=block.height, time=block.time

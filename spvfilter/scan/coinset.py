@@ -46,7 +46,7 @@ def _in_words(height: int | None) -> str:
 
 
 def state_path(directory: Path, table: str, height: int) -> Path:
-    """Return the path of the file of a table with the state at a height: coins or balances."""
+    """Return the path of a table's file for the state at a height. The table is coins or balances."""
     return directory / table / f"height={height:09}" / f"{table}.parquet"
 
 

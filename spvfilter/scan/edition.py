@@ -16,5 +16,5 @@ def edition() -> str:
 
 
 def mismatch(theirs: str, ours: str) -> str:
-    """Say that a worker has a different edition from this machine, and what to do."""
+    """Describe how a worker's edition differs from this machine's, and what to do about it."""
     return f"has spvfilter {theirs}, but this machine has {ours}: install the same version on all machines"

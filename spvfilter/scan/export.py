@@ -1,4 +1,4 @@
-"""Export of blocks, transactions, inputs and outputs as Parquet, in parts that any engine writes."""
+"""Export blocks, transactions, inputs and outputs as Parquet, in parts that any engine can write."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ExportInputs:
         return [name for name, is_wanted in ((_COINS, self.coins), (_BALANCES, self.balances)) if is_wanted]
 
     def named(self) -> dict[str, str]:
-        """Return the choices as a manifest stores them, except the check of blocks."""
+        """Return the choices, except `check`, in the form in which a manifest stores them."""
         inputs = {f"table {table}": ", ".join(names) for table, names in self.columns.tables}
         inputs |= {TABLE_HASHES: TEXT_HASHES if self.columns.is_hex else "binary"}
         inputs |= {"table coins": "on" if self.coins else "off"}

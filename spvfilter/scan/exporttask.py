@@ -44,7 +44,7 @@ class ExportTask(PartTask):
     columns: ExportColumns
     """The tables and columns to write."""
     run_path: Path | None
-    """Path of the run of coins to write; None if no coins are wanted."""
+    """Path of the run of coins to write; None if no coins are requested."""
 
     def table_path(self, table: str) -> Path:
         """Return the path of the file with the part's rows of a table."""

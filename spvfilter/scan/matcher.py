@@ -305,7 +305,7 @@ class Matcher:
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
     """Return the feed that puts blocks in order.
 
-    Raises ParameterError if `in_order` does not suit the blocks, and TypeError for other objects.
+    Raises ParameterError if `in_order` does not suit the blocks, and TypeError if `blocks` has the wrong type.
     """
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("expected an iterable of raw blocks, not one block")

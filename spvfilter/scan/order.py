@@ -184,7 +184,7 @@ class Feed(ABC):
         """
 
     def read(self, block: PendingBlock) -> bytes:
-        """Return the bytes of a block. Any thread may call it; a block of an endless stream can be read once.
+        """Return the bytes of a block. Any thread may call it. A block of an endless stream can be read only once.
 
         Raises SourceError if the source has changed, and OSError if it cannot be read.
         """

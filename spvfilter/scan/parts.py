@@ -146,7 +146,7 @@ def scan_part(
 
 
 class PartScanner:
-    """The scan of a part."""
+    """Scans one part."""
 
     def __init__(self, task: PartTask, table: WatchTable, summary: PartSummary) -> None:
         self._task = task

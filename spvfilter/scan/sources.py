@@ -46,7 +46,7 @@ class RawBlock:
 
     @classmethod
     def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
-        """Return a RawBlock made from a block in any accepted form. Raises TypeError for other objects."""
+        """Return a RawBlock made from a block in any accepted form. Raises TypeError if `item` is not a block."""
         return item if isinstance(item, RawBlock) else cls(to_bytes(item))
 
     def __post_init__(self) -> None:

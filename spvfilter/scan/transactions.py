@@ -300,7 +300,7 @@ class TxStream:
 
 
 async def each_of(source: RawTransactions) -> AsyncGenerator[bytes | Serializable]:
-    """Return an iterator over the transactions of a source. Raises TypeError for a single transaction."""
+    """Return an iterator over the transactions of a source. Raises TypeError if it is a single transaction."""
     if isinstance(source, AsyncIterable):
         async for item in source:
             yield item

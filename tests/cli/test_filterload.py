@@ -272,7 +272,7 @@ def test_a_rate_that_the_protocol_cannot_keep_causes_a_warning(run: Any, tmp_pat
         ([ADDRESS, "--tweak", "0x"], "argument --tweak: expected a whole number"),
         ([ADDRESS, "--flags", "some"], "argument --flags: invalid choice: choose from all, none, p2pubkey-only"),
         ([ADDRESS, "--format", "xml"], "argument --format: invalid choice: choose from hex, raw, message, jsonl"),
-        (["--data", "abc"], "argument --data: expected pairs of hex digits, not these 3 characters"),
+        (["--data", "abc"], "argument --data: expected pairs of hex digits, got 3 characters"),
         (["--data", ""], "a data element must be 1 to 520 bytes long, not 0"),
         (["--data", "00" * 521], "a data element must be 1 to 520 bytes long, not 521"),
         (["--outpoint", OUTPOINT[:64]], "argument --outpoint: expected TXID:N"),

@@ -281,6 +281,6 @@ def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
     kept = [*(line for line in lines if line["block_hash"] != stale[::-1].hex()), *more]
     received = sum(line["value"] for line in kept if line["kind"] == "output")
     assert (int(total["received"]), int(total["matches"])) == (received, len(kept))
-    assert "1 block left the best chain by reorganizations" in err
+    assert "1 block left the best chain in reorganizations" in err
     # whether it was interrupted before it was told that 115 is whole
     assert re.search("up to height 11[45]: 15 matches", err)

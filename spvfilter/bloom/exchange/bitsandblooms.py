@@ -82,7 +82,7 @@ def _of_json(view: memoryview) -> tuple[int, int, memoryview]:
         raise FormatError(f"malformed JSON: {error}", offset=0, field="JSON") from None
     bits, functions, words = (made.get(name) for name in "mkb")
     if type(bits) is not int or type(functions) is not int or not isinstance(words, str):
-        raise FormatError("expected numbers m and k, and a text b", offset=0, field="JSON")
+        raise FormatError("expected numbers m and k, and a string b", offset=0, field="JSON")
     try:
         raw = base64.b64decode(words, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

@@ -59,7 +59,7 @@ def _tag(name: str) -> bytes:
 @public
 @dataclass(frozen=True, slots=True)
 class GuavaHash:
-    """The hash functions of Guava's BloomFilter, as a hash family. Raises ParameterError for any other strategy."""
+    """The hash functions of Guava's BloomFilter, as a hash family. Raises ParameterError if the strategy is unknown."""
 
     strategy: int = 64
     """64 for MURMUR128_MITZ_64, which Guava uses for new filters; 32 for MURMUR128_MITZ_32, which old ones use."""
@@ -118,7 +118,8 @@ def _bits_and_blooms(count: int, data: bytes) -> Sequence[int]:
 @public
 @dataclass(frozen=True, slots=True)
 class CassandraHash:
-    """The hash functions of Cassandra's Filter.db, as a hash family. Raises ParameterError for any other release."""
+    """The hash functions of Cassandra's Filter.db, as a hash family. Raises ParameterError if the release is
+    unknown."""
 
     release: int = 4
     """2 for Cassandra 1.2 to 2.2, 3 for Cassandra 3, 4 for Cassandra 4 and 5. Releases 3 and 4 hash alike."""
@@ -192,8 +193,8 @@ def _mixed(value: int) -> int:
 class PybloomLiveHash:
     """The hash functions of pybloom-live, as a hash family. They are parts of a salted digest.
 
-    Raises ParameterError for any other version or size. `functions` raises ParameterError if version 4 needs a
-    digest of xxHash128, because that needs the xxhash package.
+    Raises ParameterError if the version or the size is unsupported. `functions` raises ParameterError if version 4
+    needs a digest of xxHash128, because that needs the xxhash package.
     """
 
     version: int
@@ -253,7 +254,7 @@ def _pybloom_live(
 @public
 @dataclass(frozen=True, slots=True)
 class Pybloomfiltermmap3Hash:
-    """The hash functions of pybloomfiltermmap3, as a hash family. Raises ParameterError for seeds that are not u32."""
+    """The hash functions of pybloomfiltermmap3, as a hash family. Raises ParameterError if a seed is not a u32."""
 
     seeds: tuple[int, ...]
     """Seeds of the functions, each a u32."""

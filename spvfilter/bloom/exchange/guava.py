@@ -85,8 +85,9 @@ def read_guava(raw: Buffer, *, funnel: str | None = None, charset: str | None = 
 def write_guava(filter: BloomFilter) -> bytes:
     """Return the bytes of a filter that Guava's BloomFilter.readFrom can read.
 
-    The filter must have GuavaHash as its hash family, at most 255 hash functions, and whole 64-bit words. It must
-    not be partitioned. Raises ParameterError for any other BloomFilter, TypeError for other objects.
+    The filter must have GuavaHash as its hash family, at most 255 hash functions, and whole 64-bit words. It must not
+    be partitioned. Raises ParameterError if these conditions are not met, and TypeError if `filter` is not a
+    BloomFilter.
     """
     refuse_other_kinds(filter)
     hashing = filter.hashing
@@ -131,7 +132,7 @@ def _encoding(funnel: str | None, charset: str | None) -> tuple[Encoding, Callab
 
 
 def _encoded(charset: str, errors: str, key: object) -> bytes:
-    """Encode a key as text. Raises TypeError for other objects, UnicodeEncodeError if the charset lacks a character."""
+    """Encode a key as text. Raises TypeError if it is not text, UnicodeEncodeError if the charset lacks a character."""
     if not isinstance(key, str):
         raise TypeError(f"the funnel takes str, not {type(key).__name__}")
     return key.encode(charset, errors)

@@ -101,7 +101,7 @@ def swapped(source: memoryview) -> memoryview:
 
 
 def text_encoding(encode: Encode) -> Encoding:
-    """Return the encoding for bytes or text. Raises ParameterError for any other type of key."""
+    """Return the encoding for bytes or text. Raises ParameterError if keys have any other type."""
     if callable(encode) or encode not in _TEXT:
         raise ParameterError(f"encode must be None for bytes or 'utf-8' for text, not {encode!r}")
     return _TEXT[encode]
@@ -125,7 +125,7 @@ def filter_over(
     """
     size = (bits + 7) // 8
     if any(body[size:]) or (bits % 8 and body[size - 1] >> bits % 8):
-        raise FormatError(f"bits beyond {bits} are set", offset=0, field="bits")
+        raise FormatError(f"bits beyond the first {bits} are set", offset=0, field="bits")
     buffer = allocate(size)
     memoryview(buffer).cast("B")[:] = body[:size]
     flags = FLAG_PARTITIONED if partitioned else 0

@@ -133,7 +133,7 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     The filter needs RedisBloomHash as its hash family, and a capacity: use one made by `redisbloom_filter` or
     `read_redisbloom`. Its item count, which BF.CARD returns, is an estimate.
 
-    Raises ParameterError for any other BloomFilter, TypeError for other objects.
+    Raises ParameterError if these conditions are not met, and TypeError if `filter` is not a BloomFilter.
     """
     refuse_other_kinds(filter)
     capacity, rate = filter.capacity, filter.nominal_fp_rate

@@ -105,8 +105,9 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
 def write_spark(filter: BloomFilter) -> bytes:
     """Return the bytes of a filter that Spark's BloomFilter.readFrom can read.
 
-    The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole 64-bit words. It
-    must not be partitioned. Raises ParameterError for any other BloomFilter, TypeError for other objects.
+    The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole 64-bit words. It must
+    not be partitioned. Raises ParameterError if these conditions are not met, and TypeError if `filter` is not a
+    BloomFilter.
     """
     refuse_other_kinds(filter)
     hashing = filter.hashing

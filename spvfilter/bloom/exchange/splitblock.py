@@ -117,8 +117,8 @@ class SplitBlockFilter(BloomBits):
     def open(cls, path: str | os.PathLike[str], *, keys: ParquetType = "bytes") -> Self:
         """Read a filter that `save` wrote.
 
-        Raises FormatError if the file is truncated, too long or not such a filter, ParameterError for an unknown type
-        of keys, OSError if the file cannot be read.
+        Raises FormatError if the file is truncated, too long or not such a filter, ParameterError if the type of keys
+        is unknown, and OSError if the file cannot be read.
         """
         with Path(path).open("rb") as file:
             return cls.from_bytes(file.read(MAX_SIZE + MAX_HEADER + 1), keys=keys)

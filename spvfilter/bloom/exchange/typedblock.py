@@ -144,7 +144,7 @@ class TypedBlockFilter(SplitBlockFilter):
         return found
 
     def _stored(self, keys: object) -> Iterator[int | bytes | None]:
-        """Yield the stored values of a batch; None for None."""
+        """Yield the stored values of a batch, and None for None."""
         if getattr(getattr(keys, "dtype", None), "kind", "") in ("m", "M") and not hasattr(keys, "to_list"):
             raise TypeError("NumPy's dates have no fixed unit: pass a column of pyarrow, polars or pandas")
         if isinstance(keys, (str, bytes, bytearray)):
@@ -160,7 +160,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
 
 def _physical(keys: ParquetDecimal) -> ParquetType:
-    """Return the type of a column of decimals. Raises ParameterError if there is no such column."""
+    """Return the type of a column of decimals. Raises ParameterError if no column can have this type."""
     scale, form = keys
     if not isinstance(scale, int) or not 0 <= scale <= _MAX_DIGITS:
         raise ParameterError(f"scale must be 0 to {_MAX_DIGITS}, not {scale!r}")
@@ -187,7 +187,7 @@ def _stored_decimal(key: object, kind: ParquetDecimal) -> int | bytes:
     if not any(digits):
         digits, exponent = (0,), 0
     if max(len(digits), len(digits) + exponent) > _MAX_DIGITS:
-        raise KeyRangeError(f"the decimal has more than {_MAX_DIGITS} digits")
+        raise KeyRangeError(f"the decimal must have at most {_MAX_DIGITS} digits")
     shift = scale + exponent
     whole = int("".join(map(str, digits)))
     amount, rest = (whole * 10**shift, 0) if shift >= 0 else divmod(whole, 10 ** min(-shift, len(digits)))

@@ -51,7 +51,8 @@ def connect(url: str) -> Redis:
     """Return a client for a redis://, rediss:// or unix:// URL that never retries a command.
 
     A client that retries would hide a lost answer, and `add` could then report a new key as not new. Close the client
-    with `async with` or `aclose`. Raises ImportError if redis-py is not installed, and ParameterError for a bad URL.
+    with `async with` or `aclose`. Raises ImportError if redis-py is not installed, and ParameterError if the URL is
+    invalid.
     """
     exceptions()
     from redis.asyncio import Redis

@@ -30,7 +30,7 @@ from spvfilter.cli.bloom.storage import (
 )
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
-from spvfilter.errors import CapacityError, ParameterError, SourceError
+from spvfilter.errors import CapacityError, ParameterError, SourceError, counted
 
 # defaults of dedupe's filter, which begins with 4 MB; the rate is low because a false positive drops a new line
 SEEN_CAPACITY, SEEN_FP_RATE = (1_000_000, 1e-6)
@@ -354,7 +354,7 @@ def _create_static(store: FilterStorage, args: argparse.Namespace) -> None:
         complain(f"no lines in {keys.named}: nothing was added")
         return
     facts = store.facts()
-    complain(f"{added} lines, {facts.estimate:.0f} of them distinct: {facts.size} bytes")
+    complain(f"{counted(added, 'line')}, {facts.estimate:,.0f} of them distinct: {facts.size:,} bytes")
 
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
@@ -409,9 +409,11 @@ def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
             shown.update(keys.done, keys.total)
     store.finish()
     if removed == seen:
-        complain(f"{seen} lines, all of them removed")
+        complain(f"{counted(seen, 'line')}, all of them removed")
         return 0
-    complain(f"{seen} lines, {removed} of them removed: the other {seen - removed} were not in the filter")
+    complain(
+        f"{counted(seen, 'line')}, {removed:,} of them removed: the other {seen - removed:,} were not in the filter"
+    )
     return 1
 
 
@@ -423,7 +425,9 @@ def _fill(store: FilterStorage, keys: KeyLines) -> None:
             new += store.update(batch)
             shown.update(keys.done, keys.total)
     store.finish()
-    complain(f"{added} lines, {new} of them new" if added else f"no lines in {keys.named}: nothing was added")
+    complain(
+        f"{counted(added, 'line')}, {new:,} of them new" if added else f"no lines in {keys.named}: nothing was added"
+    )
     _warn_past_capacity(store)
 
 
@@ -440,7 +444,7 @@ def _check(store: FilterStorage, args: argparse.Namespace) -> None:
             printed += len(found)
             _write(found, args.null)
             shown.update(keys.done, keys.total)
-    complain(f"{seen} lines, {printed} of them printed")
+    complain(f"{counted(seen, 'line')}, {printed:,} of them printed")
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:

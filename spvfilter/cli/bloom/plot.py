@@ -143,7 +143,7 @@ def _last(optimum: float, size: Size) -> int:
 
 
 def _bits_per_key(rate: float, functions: int) -> float | None:
-    """Return the number of bits per key that a filter needs for the rate; None if no filter reaches it."""
+    """Return the number of bits per key that a filter needs for the rate, or None if no filter reaches it."""
     try:
         return sizing.bits_for(_MANY, rate, functions) / _MANY
     except ParameterError:

@@ -20,7 +20,7 @@ from spvfilter.bloom.shape import shape_of
 from spvfilter.cli.arguments import standard_input
 from spvfilter.cli.bloom.storage import FilterStorage, is_filter
 from spvfilter.cli.term.page import complain
-from spvfilter.errors import FormatError, ParameterError, SourceError
+from spvfilter.errors import FormatError, ParameterError, SourceError, counted
 from spvfilter.files import replacing
 from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
@@ -39,7 +39,7 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
     if isinstance(made, StaticFilter):
         raise ParameterError(f"{args.filter} is a static filter, which has no bits or counters: it has no raw form")
     write_bytes(path, made.body)
-    complain(f"{len(made.body)} bytes: {_said(made)}")
+    complain(f"{counted(len(made.body), 'byte')}: {_said(made)}")
 
 
 def refuse_output(output: str | None, *, force: bool) -> Path | None:

@@ -127,7 +127,7 @@ class FilterStorage(ABC):
     ) -> None:
         """Make and store a static filter of the lines, with fingerprints of `bits` bits. Only files hold such filters.
 
-        Raises ParameterError for other storage.
+        Raises ParameterError if the storage is not a file.
         """
         raise ParameterError("a static filter is a file: leave --redis out")
 
@@ -164,7 +164,7 @@ class FilterStorage(ABC):
     def remove_many(self, lines: list[bytes]) -> bytes:
         """Remove the lines from a counting filter and return one byte for each: 1 if the filter contained it, else 0.
 
-        Raises ParameterError for a filter of a different kind.
+        Raises ParameterError if the filter is of a different kind.
         """
 
     @abstractmethod

@@ -55,7 +55,7 @@ def configure(parser: Parser) -> None:
         "--undo",
         choices=list(UndoMode),
         default=UndoMode.AUTO,
-        help="use rev*.dat: auto (default), if there are any; require; off",
+        help="auto (default) uses rev*.dat files if there are any, require fails without them, off ignores them",
     )
     build.add_argument(
         "--prevouts",
@@ -155,7 +155,7 @@ def _hash(text: str) -> bytes:
         return hash_from_hex(text)
     except ParameterError:
         raise argparse.ArgumentTypeError(
-            f"expected a hash of 64 hex digits, not these {len(text)} characters"
+            f"expected a hash of 64 hex digits, got {counted(len(text), 'character')}"
         ) from None
 
 

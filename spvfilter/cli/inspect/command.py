@@ -12,7 +12,7 @@ from spvfilter.cli.inspect import payloads
 from spvfilter.cli.inspect.message import magic_of, message
 from spvfilter.cli.inspect.payloads import Finding
 from spvfilter.cli.term.page import Page, complain
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.network import Network
 from spvfilter.protocol import ENVELOPE_SIZE, MAX_BLOCK_SIZE
 
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="HEX|FILE|-",
         nargs="?",
         default="-",
-        help="hex digits, or a file of bytes or of hex digits; - or nothing: standard input",
+        help="hex digits, or a file of bytes or of hex digits; default: standard input (-)",
     )
     add_network(parser)
     add_format(parser)
@@ -68,7 +68,7 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
         try:
             return [message(raw)]
         except FormatError as error:
-            raise ParameterError(f"not a P2P message ({len(raw)} bytes): {error}") from None
+            raise ParameterError(f"not a P2P message ({counted(len(raw), 'byte')}): {error}") from None
     found: list[Finding] = []
     refusals: list[tuple[int, str]] = []
     for kind, (parse, settled_by) in _PARSERS.items():
@@ -85,8 +85,8 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
     refusals.sort(key=lambda refusal: -refusal[0])  # the parser that read most bytes is most likely the right one
     said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
     raise ParameterError(
-        f"{len(raw)} bytes that are not a filterload, transaction, block, merkleblock, headers or message{_hint(raw)};"
-        f" {said}"
+        "not a filterload, transaction, block, merkleblock, headers or message"
+        f" ({counted(len(raw), 'byte')}){_hint(raw)}; {said}"
     )
 
 

@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=(
             "a transaction in hex, a file, or - for standard input. A line of a file is a transaction in hex, or a JSON"
             " object with a hex or rawtx field. Other sources are nodes: tcp://HOST:PORT or ipc://PATH publishes"
-            " transactions by ZMQ (-zmqpubrawtx; the zmq extra); http://HOST:PORT has a mempool (the rpc extra);"
+            " transactions by ZMQ (-zmqpubrawtx; needs the zmq extra); http://HOST:PORT has a mempool (rpc extra);"
             " p2p://HOST:PORT relays transactions. Several sources are matched together"
         ),
     )

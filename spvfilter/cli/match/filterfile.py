@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spvfilter.cli.arguments import standard_input
-from spvfilter.errors import FormatError, ParameterError, PeerError
+from spvfilter.errors import FormatError, ParameterError, PeerError, counted
 from spvfilter.filters.bip37 import Bip37Filter
 
 _STDIN = "-"
@@ -54,6 +54,6 @@ def _data(what: str) -> bytes:
     data = what.encode("utf-8", "replace")
     if not _HEX.issuperset(data):
         raise ParameterError(
-            f"--filter: the argument, {len(what)} characters, is neither an existing file nor hex digits"
+            f"--filter: the argument, {counted(len(what), 'character')}, is neither an existing file nor hex digits"
         )
     return data

@@ -155,7 +155,7 @@ class Sources:
         text = text[2:] if text[:2] in ("0x", "0X") else text
         if not _HEX.fullmatch(text):
             raise ParameterError(
-                f"a SOURCE of {len(text)} characters is neither an existing file nor hex digits nor a URL"
+                f"a SOURCE of {counted(len(text), 'character')} is neither an existing file nor hex digits nor a URL"
             )
         try:
             raw = bytes.fromhex(text)

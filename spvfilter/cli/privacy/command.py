@@ -81,7 +81,7 @@ def configure(parser: Parser) -> None:
         metavar="N",
         type=whole(0, MAX_PROBES),
         default=1_000_000,
-        help="random addresses to test for each case; 0: none; default %(default)s",
+        help="random addresses to test for each case, or 0 for none; default %(default)s",
     )
     parser.add_argument(
         "--seed",

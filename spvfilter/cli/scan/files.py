@@ -140,7 +140,7 @@ class _Scan:
         if report.duplicates:
             complain(f"{counted(len(report.duplicates), 'duplicate block')}, not counted")
         if report.stale:
-            given = f"; {discarded} matches in them were printed before that was known" if discarded else ""
+            given = f"; matches in them that had already been printed: {discarded}" if discarded else ""
             complain(
                 f"{counted(len(report.stale), 'stale block')}, not on the branch with the most work, not counted{given}"
             )

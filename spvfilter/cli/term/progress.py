@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ProgressDisplay:
-    """Base class of progress displays; it shows nothing, for a standard error that is not a terminal."""
+    """Base class of progress displays. It shows nothing itself, and is used if standard error is not a terminal."""
 
     def update(self, done: int, total: int | None) -> None:
-        """Show that `done` of `total` bytes are done. The total may be unknown at first."""
+        """Show the progress: `done` of `total` bytes. The total may be unknown at first."""
 
     def clear(self) -> None:
         """Clear the display before another line is printed on the same terminal."""

@@ -120,8 +120,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=probability,
         default=DEFAULT_FP_RATE,
         help=(
-            "mode bip37: the share of other people's transactions that the filter matches. A higher rate hides more and"
-            " costs more traffic; default %(default)s"
+            "with --mode bip37: the share of other people's transactions that the filter matches. A higher rate hides"
+            " more and costs more traffic; default %(default)s"
         ),
     )
     _add_output(parser)

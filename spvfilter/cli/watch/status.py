@@ -22,7 +22,7 @@ _LEAST_NAME = 12  # columns of an address
 
 
 class StatusDisplay:
-    """Base class of status displays; it shows nothing, for an output that is not a terminal."""
+    """Base class of status displays. It shows nothing itself, and is used if the output is not a terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -32,7 +32,7 @@ class StatusDisplay:
         self._peer = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Show that `done` of `total` headers or blocks of a phase are done."""
+        """Show the progress of a phase: `done` of `total` headers or blocks."""
         if phase != self._doing:
             self._doing, self._begun = phase, (self._now(), done)
         self._phase = f"{phase}: {done:,} of {total:,}"
@@ -62,10 +62,10 @@ class StatusDisplay:
         self.changed()
 
     def changed(self) -> None:
-        """Called when the status has changed."""
+        """Handle a change of the status."""
 
     def tick(self) -> None:
-        """Called every TICK_S seconds."""
+        """Update the display. It is called every TICK_S seconds."""
 
     def clear(self) -> None:
         """Clear the status before another line is printed on the same terminal."""

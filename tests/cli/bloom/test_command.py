@@ -93,7 +93,7 @@ def test_add_reads_standard_input_and_files_in_order(made: Path, lines: Path) ->
     ran = process("bloom", "add", made, lines, "-", stdin=b"delta\nepsilon\ndelta\n")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"spvfilter: 6 lines, 2 of them new\n")
     assert all(key in opened(made) for key in (b"alpha", b"gamma", b"delta", b"epsilon"))
-    assert process("bloom", "add", made, stdin=b"zeta").stderr == b"spvfilter: 1 lines, 1 of them new\n"
+    assert process("bloom", "add", made, stdin=b"zeta").stderr == b"spvfilter: 1 line, 1 of them new\n"
 
 
 def test_a_changed_filter_keeps_its_mode_and_its_symbolic_link(
@@ -264,7 +264,7 @@ def test_a_full_filter_refuses_lines_with_a_message(run: Any, tmp_path: Path) ->
     source.write_text("".join(f"{number}\n" for number in range(1, 5_001)))
     assert run("bloom", "create", path, "--capacity", 100, "--fp-rate", 0.01).code == 0
     empty = path.read_bytes()
-    full = f"spvfilter: {path} is full: it was made for 100 lines, has "
+    full = f"spvfilter: {path} is full: it was made for 100 lines, contains "
     ran = run("bloom", "add", path, source)
     assert (ran.code, ran.out, ran.err.startswith(full)) == (2, "", True)
     assert path.read_bytes() == empty  # no line of a refused file is kept
@@ -291,7 +291,7 @@ def test_a_scalable_filter_accepts_any_number_of_lines(run: Any, tmp_path: Path)
     assert run("bloom", "dedupe", path, source) == (0, "", "")
     source.write_text("".join(f"{number}\n" for number in range(4_000, 9_000)))
     assert run("bloom", "dedupe", path, source).out.split() == [str(number) for number in range(5_000, 9_000)]
-    assert run("bloom", "add", path, source).err == "spvfilter: 5000 lines, 0 of them new\n"
+    assert run("bloom", "add", path, source).err == "spvfilter: 5,000 lines, 0 of them new\n"
     ran = run("bloom", "info", path, "--format", "table")
     assert ("scalable Bloom filter\n" in ran.out, "grows, 7 slices\n" in ran.out, ran.err) == (True, True, "")
     assert run("bloom", "dedupe", source, "--capacity", 10).out == source.read_text()

@@ -158,7 +158,7 @@ def test_a_dump_prints_its_load_command(
     made.update(b"%d" % number for number in range(200))
     made.save(tmp_path / "f")
     ran = run("bloom", "dump", tmp_path / "f", "--output", tmp_path / "raw")
-    assert ran == (0, "", f"spvfilter: {len(made.body)} bytes: load them with {options}\n")
+    assert ran == (0, "", f"spvfilter: {len(made.body):,} bytes: load them with {options}\n")
     assert (tmp_path / "raw").read_bytes() == made.dump()
     assert run("bloom", "load", tmp_path / "g", tmp_path / "raw", *options.split()) == (0, "", "")
     assert (tmp_path / "g").read_bytes() == (tmp_path / "f").read_bytes()

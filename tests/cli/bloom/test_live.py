@@ -184,4 +184,4 @@ def test_a_terminal_shows_progress_through_files(kept: Path, few: Path, tmp_path
 def test_no_progress_is_shown_without_a_terminal(kept: Path, few: Path) -> None:
     ended, screen = on_terminal("bloom", "dedupe", kept, few)
     assert (ended, screen) == (0, few.read_text())
-    assert process("bloom", "add", kept, few).stderr == b"spvfilter: 20000 lines, 0 of them new\n"
+    assert process("bloom", "add", kept, few).stderr == b"spvfilter: 20,000 lines, 0 of them new\n"

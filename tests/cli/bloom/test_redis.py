@@ -161,7 +161,7 @@ def test_lines_above_the_capacity_cause_a_warning(redis: Any, tmp_path: Path) ->
     ran = redis("create", "other", source, *shape)
     assert (ran.code, ran.out) == (2, "")
     assert re.search(
-        r"other is full: it was made for 10 lines, has 1\d, and its false-positive rate is 0.00\d+: make a larger",
+        r"other is full: it was made for 10 lines, contains 1\d, and its false-positive rate is 0.00\d+: make a larger",
         ran.err,
     )
     redis("create", "empty", *shape)

@@ -29,7 +29,7 @@ def test_create_makes_a_static_filter_of_the_lines(run: Any, lines: Path, tmp_pa
     path = tmp_path / "f"
     ran = run("bloom", "create", path, lines, "--static")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err == "spvfilter: 1001 lines, 1000 of them distinct: 1408 bytes\n"
+    assert ran.err == "spvfilter: 1,001 lines, 1,000 of them distinct: 1,408 bytes\n"
     found = StaticFilter.open(path)
     assert found == StaticFilter(b"host%d.example" % number for number in range(1_000))
 

@@ -380,7 +380,10 @@ def test_an_invalid_filter_is_one_line_without_the_input(run: Any, given: str) -
         (["match", "x"], "nothing to look for: give --watch FILE or --address ADDRESS"),
         (["match", "x", "--previous", "11" * 32], "unknown option --previous (see 'spvfilter cfilter match --help')"),
         (["build", "x", "--block", "11" * 32], "unknown option --block"),
-        (["info", "x", "--block", "11"], "argument --block: expected a hash of 64 hex digits, not these 2 characters"),
+        (
+            ["info", "x", "--block", "11"],
+            "argument --block: expected a hash of 64 hex digits, got 2 characters",
+        ),
         (["dance"], "unknown action: choose from build, match, info, import, export"),
         (["info", "-", "-", "--block", "11" * 32], "a filter in hex or as bytes must be the only argument"),
         (["build", "/no/such/file"], "/no/such/file: No such file or directory"),

@@ -32,7 +32,7 @@ FIRST_PAYMENT = (
     "12a3ac00000000"
 )
 
-NOTHING = "that are not a filterload, transaction, block, merkleblock, headers or message"
+NOTHING = "not a filterload, transaction, block, merkleblock, headers or message"
 
 
 def facts(out: str) -> dict[str, str]:
@@ -214,20 +214,20 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("", "the input is empty"),
         ("abc", "an odd number of hex digits, 3: one is missing or extra"),
         ("no-such-file", "the argument, 12 characters, is neither an existing file nor hex digits"),
-        ("x" * 5000, "the argument, 5000 characters, is neither"),
+        ("x" * 5000, "the argument, 5,000 characters, is neither"),
         ("a\0b", "the argument, 3 characters, is neither"),
         ("/", "/: Is a directory"),
-        ("01", f"1 bytes {NOTHING}; as a filterload: filter at byte 1: truncated"),
-        (CORE_FILTER[:-2], f"12 bytes {NOTHING}; as a filterload: flags at byte 12: truncated"),
-        (CORE_FILTER + "00", f"14 bytes {NOTHING}; as a filterload: filterload at byte 13: 1 trailing byte"),
-        ("0361b4ee" + "33000000" + "0000000001", f"13 bytes {NOTHING}; as a filterload: hash_funcs at byte 4: 51"),
-        (FIRST_PAYMENT[:-2], f"{len(FIRST_PAYMENT) // 2 - 1} bytes {NOTHING}; as a transaction: lock time at"),
-        (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
+        ("01", f"{NOTHING} (1 byte); as a filterload: filter at byte 1: truncated"),
+        (CORE_FILTER[:-2], f"{NOTHING} (12 bytes); as a filterload: flags at byte 12: truncated"),
+        (CORE_FILTER + "00", f"{NOTHING} (14 bytes); as a filterload: filterload at byte 13: 1 trailing byte"),
+        ("0361b4ee" + "33000000" + "0000000001", f"{NOTHING} (13 bytes); as a filterload: hash_funcs at byte 4: 51"),
+        (FIRST_PAYMENT[:-2], f"{NOTHING} ({len(FIRST_PAYMENT) // 2 - 1} bytes); as a transaction: lock time at"),
+        (FIRST_PAYMENT + "00", f"{NOTHING} ({len(FIRST_PAYMENT) // 2 + 1} bytes); as a transaction: "),
         (
             "f9beb4d9" + "66" * 30,
             "not a P2P message (34 bytes): length at byte 16: 'ffffffffffff' of 1717986918 bytes",
         ),
-        ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
+        ("fabfb5da" + "ff" * 30, f"{NOTHING} (34 bytes) (a blk*.dat file of regtest?"),
     ],
 )
 def test_unknown_bytes_are_one_line_and_exit_code_2(run: Any, what: str, said: str) -> None:

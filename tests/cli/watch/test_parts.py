@@ -45,16 +45,16 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         ([ADDRESS], "no node to connect to: give --connect HOST:PORT, or --discover"),
         (
             [ADDRESS, "--connect", ""],
-            "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 0 characters",
+            "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 0 characters",
         ),
         (
             [ADDRESS, "--connect", "host:99999"],
-            "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 10 characters",
+            "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 10 characters",
         ),
         ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: did you mean bip37?"),
         (
             [ADDRESS, "--connect", OTHER],
-            "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 64 characters",
+            "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 64 characters",
         ),
         *(
             (
@@ -101,7 +101,10 @@ def test_default_mode_is_that_of_the_light_client() -> None:
             [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
             "argument --from-height: not allowed with argument",
         ),
-        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds above 0 and up to 86400, not 0"),
+        (
+            [ADDRESS, *HERE, "--timeout", "0"],
+            "argument --timeout: expected a number of seconds above 0 and up to 86400, not 0",
+        ),
         ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
         ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),
