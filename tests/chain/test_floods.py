@@ -17,7 +17,18 @@ from spvfilter.chain.forks import MAX_FORK_HEADERS, MAX_FORKS
 from spvfilter.errors import FormatError, HeaderError, LowWorkError, UnconnectedHeadersError
 from spvfilter.network import REGTEST, Network
 from support.build import sha256d
-from support.headerchains import GENESIS_TIME, NOW, grow, headers_after, mine, regular, split, tip_hash, unproven
+from support.headerchains import (
+    GENESIS_TIME,
+    NOW,
+    forks_of,
+    grow,
+    headers_after,
+    mine,
+    regular,
+    split,
+    tip_hash,
+    unproven,
+)
 from support.vectors import effort
 
 SALT = bytes(range(16))
@@ -89,7 +100,7 @@ def test_forks_of_every_shape_stay_within_their_bounds() -> None:
         height = rng.randrange(2_860, 3_000)
         count = 1 if number % 10 else rng.randrange(1, 3_001 - height)
         chain.accept(regular(chain, count, height=height, branch=number + 1), NOW)
-        forks = list(chain._forks)
+        forks = forks_of(chain)
         assert len(forks) <= MAX_FORKS
         assert sum(map(len, forks)) <= MAX_FORK_HEADERS
     assert resident() - start < 8 * MIB
@@ -97,7 +108,7 @@ def test_forks_of_every_shape_stay_within_their_bounds() -> None:
     winner = regular(chain, 4, height=2_997, branch=1 << 40)
     assert chain.accept(winner, NOW).stored == 4
     assert chain.tip_hash == tip_hash(winner)
-    assert len(list(chain._forks)) <= MAX_FORKS
+    assert len(forks_of(chain)) <= MAX_FORKS
 
 
 def test_a_few_long_forks_stay_within_their_bounds() -> None:
@@ -143,7 +154,7 @@ def test_the_fork_with_the_least_work_is_evicted_first() -> None:
     for fork in light[1:]:
         chain.accept(fork, NOW)
     assert tip_hash(heavy) in chain
-    assert len(list(chain._forks)) == MAX_FORKS
+    assert len(forks_of(chain)) == MAX_FORKS
     assert tip_hash(light[-1]) in chain
 
 

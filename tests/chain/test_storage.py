@@ -17,7 +17,7 @@ from spvfilter.chain.packed import PackedHeaders
 from spvfilter.errors import FormatError, UnconnectedHeadersError
 from spvfilter.network import REGTEST
 from support.build import EASY_BITS, sha256d
-from support.headerchains import NOW, regular, split, tip_hash
+from support.headerchains import NOW, forks_of, regular, split, tip_hash
 
 
 def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
@@ -201,7 +201,7 @@ def test_a_fork_that_wins_is_no_longer_a_fork(known: int) -> None:
     chain.accept(regular(chain, 10), NOW)
     branch = regular(chain, 4, height=7, branch=1)
     chain.accept(branch[: 80 * known], NOW)
-    assert len(list(chain._forks)) == 1
+    assert len(forks_of(chain)) == 1
     chain.accept(branch, NOW)
-    (left,) = chain._forks
+    (left,) = forks_of(chain)
     assert (left.height, len(left)) == (7, 3)  # the former best chain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, strategies as st
@@ -110,7 +111,8 @@ def test_any_bytes_end_where_the_reader_says(raw: bytes, kind: int) -> None:
     ends = {kernel.thrift_end(raw, 0, kind) for kernel in (native(), reference())}
     cursor = Thrift(raw, 0, "test")
     try:
-        cursor._walk(Wire(kind), 0, within=False)
+        with patch("spvfilter.bloom.exchange.thrift.thrift_end", lambda *arguments: -1):  # it takes the value apart
+            cursor.skip(Wire(kind))
         expected = cursor.at
     except FormatError:
         expected = -1

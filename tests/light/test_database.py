@@ -173,10 +173,11 @@ async def test_a_failed_transaction_ends_the_run_and_blames_no_peer(
 
 
 def test_the_outbox_knows_whether_a_call_awaits_a_commit() -> None:
-    out, went_on = Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal()), list[int]()
+    books, went_on = Books(WatchList(REGTEST), SavedBooks()), list[int]()
+    out = Outbox(books, HeaderChain(REGTEST), Journal())
     out.after_commit(lambda: went_on.append(0))
     assert (went_on, out.awaits_commit) == ([0], False)
-    out._books.extend(bytes(80))
+    books.extend(bytes(80))
     out.after_commit(lambda: went_on.append(1))
     assert (went_on, out.awaits_commit) == ([0], True)
     out.committed(1)

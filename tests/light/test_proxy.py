@@ -142,7 +142,7 @@ async def test_the_warning_of_a_wrong_password_does_not_quote_it() -> None:
             await run.until(lambda books: books.warnings)
             assert "Username and password authentication failure" in str(run.books.warnings[0].error)
             assert "wrong" not in repr(run.books.warnings[0])
-            assert "wrong" not in repr(run.client._proxy)
+            assert "wrong" not in repr(vars(run.client))
         assert proxy.failed_logins >= 1
         assert not proxy.asked
 

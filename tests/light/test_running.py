@@ -34,6 +34,7 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
+from support.engineparts import engine_of, filter_search_of
 from support.keychains import script_at
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
@@ -205,12 +206,13 @@ async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.Monk
         fund(node, 1, 1)
         async with client_of(wallet_of(*map(script_at, range(50))), node) as client:
             await client.wait_synced()
-            scripts = client._running.engine._compact.scripts  # type: ignore[union-attr]
+            scripts = filter_search_of(engine_of(client)).scripts
+            before = scripts.position.base
             monkeypatch.setattr(TxOutIndex, "gcs_scripts", counted)
             for index in range(50, 55):
                 await client.add_address(script_to_address(script_at(index), REGTEST) or "")
             await client.wait_synced()
-            assert list(scripts._scripts)[-5:] == scripts._list[-5:] == [script_at(index) for index in range(50, 55)]
+            assert scripts.position.base == before + 5
     assert max(sizes) <= 2  # the new script, and the script of the only coin
 
 

@@ -11,6 +11,15 @@ from support.rules import assert_none
 TESTS = ROOT / "tests"
 LISTED = Path(__file__).with_name("private_names.txt")
 """Files that still use private names. The list only becomes shorter: a new fault or view gets a public name."""
+STANDARD = {
+    "_actions": "options of a parser of argparse",
+    **dict.fromkeys(
+        ("_constants", "_private_networks", "_public_network", "_multicast_network", "_reserved_network"),
+        "special networks of ipaddress",
+    ),
+    **dict.fromkeys(("_use_fd_functions", "_HAVE_SIGMASK", "_UnixSelectorEventLoop"), "what Windows lacks"),
+}
+"""Names of the standard library that have no public counterpart."""
 DOCUMENTED = {"_asdict", "_exit", "_field_defaults", "_fields", "_make", "_replace"}
 """Names of the standard library that are public in spite of their underscore: of named tuples, and os._exit."""
 
@@ -21,7 +30,7 @@ def private_names(source: str) -> set[str]:
     used = [node for node in nodes if isinstance(node, ast.Attribute) and is_private(node.attr)]
     own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
     own |= {node.attr for node in used if is_self(node.value) and isinstance(node.ctx, ast.Store)}
-    return {node.attr for node in used if not is_self(node.value)} - own - DOCUMENTED
+    return {node.attr for node in used if not is_self(node.value)} - own - DOCUMENTED - STANDARD.keys()
 
 
 def is_private(name: str) -> bool:

@@ -198,8 +198,7 @@ async def test_another_wallet_is_another_scan(tmp_path: Path) -> None:
 async def test_a_cluster_gets_a_scan_key_on_request_only(tmp_path: Path) -> None:
     blocks = SilentChain(WALLET).write(tmp_path / "blocks")
     scan = PartScan(tmp_path / "out", Plan.of(BlockFiles(blocks), REGTEST), watching())
-    engine = DaskWorkers.__new__(DaskWorkers)
-    engine._sends_scan_key = False
+    engine = DaskWorkers(object())
     keys = scan_keys(watching().windows.silent)
     task = SilentTask(scan.plan.parts[0], tmp_path / "x", bytes(32), "auto", False, None, keys)
     with pytest.raises(ParameterError, match="send_scan_key=True"):

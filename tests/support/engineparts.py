@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol, TypeVar
 
 from spvfilter import LightClient
+from spvfilter.filters import GcsQuery
 from spvfilter.light.blocking import EventIterator
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomlink import BloomLink
@@ -17,6 +18,7 @@ from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.peers import Peer
@@ -154,3 +156,8 @@ def keep_events_in(iterator: EventIterator[T], kept: deque[T]) -> None:
 async def written(client: LightClient) -> None:
     """Wait until the database has everything that was decided so far."""
     await running_of(client)._database.drain()
+
+
+def keep_queries_in(scripts: FilterScripts, kept: dict[int, tuple[int, GcsQuery]]) -> None:
+    """Replace the cache of queries, which several threads use."""
+    scripts._queries = kept

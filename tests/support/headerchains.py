@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from spvfilter.chain import HeaderChain, Tip
+from spvfilter.chain import Fork, HeaderChain, Tip
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.protocol import MAX_HEADERS
 from support.build import EASY_BITS, sha256d
@@ -151,3 +151,8 @@ def chain_of(count: int, network: Network = REGTEST) -> HeaderChain:
 
 def state(chain: HeaderChain) -> tuple[int, bytes, int, bytes]:
     return chain.height, chain.tip_hash, chain.work, chain.headers(0, chain.height + 1)
+
+
+def forks_of(chain: HeaderChain) -> list[Fork]:
+    """The kept branches beside the best chain."""
+    return list(chain._forks)

@@ -320,10 +320,10 @@ def test_a_large_group_is_not_drawn_in_proportion() -> None:
 
 @pytest.mark.parametrize("worse", [{"failures": 3, "succeeded": int(NOW)}, {"faults": 3}, {"speed_ms": 9_000}])
 def test_addresses_that_did_badly_are_drawn_less_often(worse: dict[str, int]) -> None:
-    book = filled(400)
-    bad = set(random.Random(1).sample(list(book.entries), 200))
-    for address in bad:
-        book._set(book.entries[address]._replace(**worse))  # type: ignore[arg-type]  # by name
+    entries = filled(400).entries
+    bad = set(random.Random(1).sample(list(entries), 200))
+    entries |= {address: entries[address]._replace(**worse) for address in bad}  # type: ignore[arg-type]  # by name
+    book = AddressBook(SECRET, entries.values())
     rng = random.Random(2)
     counts = Counter(draw(book, rng) in bad for _ in range(1_000))
     assert counts[True] < 0.8 * counts[False]

@@ -66,6 +66,7 @@ from support.engineparts import (
     context_of,
     depart,
     forget_received,
+    keep_queries_in,
     leave_undecided,
     queue_of,
     undecided_blocks,
@@ -254,7 +255,8 @@ class _Shared(dict[int, tuple[int, GcsQuery]]):
 def test_two_threads_may_evict_the_same_query() -> None:
     """The second thread ended the client with KeyError."""
     wanted = FilterScripts(books())
-    wanted._queries = kept = _Shared()
+    kept = _Shared()
+    keep_queries_in(wanted, kept)
     for number in range(8):
         wanted.add(p2wpkh(bytes((number,)) * 20))
         make = wanted.queries(Position(number), 1)

@@ -183,19 +183,13 @@ def test_a_payment_of_many_outputs_is_told_in_one_commit() -> None:
 
 
 def test_inputs_wait_in_order_until_a_change_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, taken = Run(Mode.COMPACT), list[Input]()
+    run, taken = Run(Mode.COMPACT), list[int]()
     put(run, 50)
     run.do(Tick())
-    true = run.engine._take
-
-    def take(event: Input, now: Instant) -> list[Effect]:
-        taken.append(event)
-        return true(event, now)
-
-    monkeypatch.setattr(run.engine, "_take", take)
-    given = [Committed(-number) for number in range(1, 8)]
+    monkeypatch.setattr(context_of(run.engine).out, "committed", taken.append)
+    given = [-number for number in range(1, 8)]
     for each in given:
-        assert [type(effect) for effect in run.do(each)] == [Wake]
+        assert [type(effect) for effect in run.do(Committed(each))] == [Wake]
     while run.engine.is_changing:
         assert isinstance(run.do(Tick())[-1], Wake)
     assert taken == given
