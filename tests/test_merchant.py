@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import sqlite3
+import stat
 import sys
 import threading
 from collections import Counter
@@ -783,6 +784,7 @@ def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     merchant.Shop(tmp_path / "own.db").db.close()
     merchant.Shop(tmp_path / "own.db").db.close()
+    assert stat.S_IMODE((tmp_path / "own.db").stat().st_mode) == 0o600
 
 
 def test_page_shows_the_function_of_the_program() -> None:

@@ -133,8 +133,13 @@ class Parser(argparse.ArgumentParser):
         if not options:
             self.error(f"{counted(len(extra), 'argument')} too many")
         shown = " ".join(option for option in options if _PLAIN_OPTION.fullmatch(option))
-        near = [meant for option in options if (meant := nearest(option, self._option_string_actions, 0.8))]
+        near = [meant for option in options if (meant := self._meant(option))]
         self.error(f"unknown option{shown and ' '}{shown}{': did you mean ' + ' '.join(near) + '?' if near else ''}")
+
+    def _meant(self, option: str) -> str | None:
+        """Return the option that an unknown one probably means, or None. `--mempool false` means `--no-mempool`."""
+        known, opposite = self._option_string_actions, f"--no-{option[2:]}"
+        return opposite if opposite in known else nearest(option, known, 0.8)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices, and suggest the nearest one, without repeating the value."""
@@ -171,7 +176,8 @@ def one_of(word: str, known: Iterable[str]) -> str:
     The result does not repeat the unknown word.
     """
     choices = [str(each) for each in known]
-    meant = nearest(str(word), choices)
+    begun = [each for each in choices if len(word) >= _LEAST_SHORTENED and each.startswith(word.lower())]
+    meant = " or ".join(begun) if len(begun) == 2 else nearest(word, choices)
     return f": did you mean {meant}?" if meant else f": choose from {', '.join(choices)}"
 
 

@@ -41,10 +41,17 @@ def parser_of(command: str) -> Parser:
         known = f": did you mean {meant}?" if meant else ""
         raise ParameterError(f"the command must come before its options{known} (see 'spvfilter --help')")
     if command not in COMMANDS:
-        raise ParameterError(f"unknown command{one_of(command, COMMANDS)} (see 'spvfilter --help')")
+        raise ParameterError(f"unknown command{_suggestion(command)} (see 'spvfilter --help')")
     parser = Parser(prog=f"spvfilter {command}")
     configure_command(command, parser)
     return parser
+
+
+def _suggestion(word: str) -> str:
+    """Return the end of a message about an unknown command. For the action `balance` it suggests `wallet balance`."""
+    owners = [] if nearest(word, COMMANDS) else [each for each in COMMANDS if word in parser_of(each).actions()]
+    meant = " or ".join(f"{each} {word}" for each in owners)
+    return f": did you mean {meant}?" if meant else one_of(word, COMMANDS)
 
 
 def configure_command(command: str, parser: Parser) -> None:

@@ -190,6 +190,8 @@ def peer(text: str) -> str:
         host = Address.parse(text, 1).host
     except ParameterError:
         host = ""
+    if "://" in text:
+        raise argparse.ArgumentTypeError("expected the HOST:PORT of a node's peer-to-peer port, not a URL")
     if not host or (len(host) > _LONGEST_NAME and not {".", ":"} & set(host)):
         raise argparse.ArgumentTypeError(
             f"expected HOST or HOST:PORT (1 to 65535), got {counted(len(text), 'character')}"

@@ -127,6 +127,10 @@ def test_it_runs_as_a_module() -> None:
         (["watch", "--re"], "unknown option --re (see"),
         (["desc", "wpkh(02)"], "unknown command: did you mean descriptor? (see"),
         (["wacth"], "unknown command: did you mean watch? (see 'spvfilter --help')"),
+        (["balance"], "unknown command: did you mean wallet balance? (see 'spvfilter --help')"),
+        (["info"], "unknown command: did you mean cfilter info or bloom info? (see 'spvfilter --help')"),
+        (["watch", "--mempool", "false"], "unknown option --mempool: did you mean --no-mempool? (see"),
+        (["watch", "--network", "testnet"], "argument --network: unknown network: did you mean testnet3 or testnet4?"),
         (["demo", "extra"], "1 argument too many"),
         (
             ["scan", "x", "--network", "mars"],

@@ -236,6 +236,7 @@ def test_the_extra_is_named(core: CoreNode, run: Callable[..., Any], monkeypatch
     monkeypatch.setitem(sys.modules, "httpx", None)
     ran = run("scan", core.url, *WATCHED)
     assert (ran.code, remedy("rpc") in ran.err) == (2, True)
+    assert len(ran.err.splitlines()) == 1
 
 
 def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:

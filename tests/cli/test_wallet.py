@@ -264,6 +264,18 @@ def test_unsearched_blocks_are_named_on_standard_error(run: Any, tmp_path: Path)
         ]
 
 
+def test_a_database_without_any_search_says_so(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "wallet.db"
+    with opened(path) as store:
+        watch = WatchList(REGTEST)
+        watch.add_script(p2wpkh(b"\x03" * 20))
+        store.commit(Batch(headers=REGTEST.genesis))
+        store.attach(watch, None)
+    assert run("wallet", "balance", "--db", path).err == (
+        "spvfilter: no block has been searched yet: spvfilter watch searches them\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("ranges", "words"),
     [

@@ -95,7 +95,7 @@ def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
             totals.settle()
             if options.totals is not None and is_whole:
                 totals.write(Path(options.totals))
-        if not options.quiet:
+        if not options.quiet and progress.first is not None:  # else the error says why nothing was scanned
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(options.format, page))
             report = matcher.report
             warn_of_types(matcher.watch, report.blocks if options.undo == UndoMode.OFF else len(report.without_undo))

@@ -40,7 +40,9 @@ def left_out(wallet: Views) -> list[str]:
             never_searched(join(gap for each in groups for gap in each.skipped))
             + " (for some entries only a part of these blocks)"
         ]
-    if searched < tip:
+    if searched < 0 <= tip:
+        lines.append("no block has been searched yet: spvfilter watch searches them")
+    elif searched < tip:
         rest = [(searched + 1, tip)]
         them = "it" if searched + 1 == tip else "them"
         lines.append(f"{blocks(rest)} {_were(rest)} not searched yet: spvfilter watch searches {them}")

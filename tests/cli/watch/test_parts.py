@@ -51,6 +51,10 @@ def test_default_mode_is_that_of_the_light_client() -> None:
             [ADDRESS, "--connect", "host:99999"],
             "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 10 characters",
         ),
+        (
+            [ADDRESS, "--connect", "http://user:secret@127.0.0.1:8332"],
+            "argument --connect: expected the HOST:PORT of a node's peer-to-peer port, not a URL",
+        ),
         ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: did you mean bip37?"),
         (
             [ADDRESS, "--connect", OTHER],
