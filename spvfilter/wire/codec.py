@@ -131,8 +131,6 @@ class Decoder:
         - A message with a bad command or checksum is dropped. The next call continues after it.
         - A wrong magic or an excessive length ends the stream. Every later call raises the same error.
         """
-        if self.broken is not None and not self._sound:
-            raise self.broken.with_traceback(None)  # else the traceback would grow with every call
         item = self.next_item()
         assert not isinstance(item, list), "call next_item: filters are joined"
         return item
@@ -146,7 +144,7 @@ class Decoder:
         """
         if not self._sound:
             if self.broken is not None:
-                raise self.broken.with_traceback(None)
+                raise self.broken.with_traceback(None)  # else the traceback would grow with every call
             if self._envelope is not None or not self._look():
                 return self._next()
         first, second = self._sound.popleft()

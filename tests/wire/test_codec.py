@@ -53,6 +53,8 @@ def test_a_command_of_twelve_characters_fills_its_field() -> None:
 def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
     with pytest.raises(ParameterError, match="magic must be 4 bytes long"):
         encode_message(magic, "verack", b"")
+    with pytest.raises(ParameterError, match="magic must be 4 bytes long"):
+        Decoder(magic)
 
 
 # Reading
@@ -211,7 +213,10 @@ def test_the_longest_message_is_accepted() -> None:
 def test_a_command_has_its_own_limit() -> None:
     limits = {"ping": 8}
     assert decoded(encode_message(MAGIC, "ping", bytes(8)), [], limits) == [Frame("ping", bytes(8))]
-    assert decoded(envelope(b"ping", 9, bytes(4)), [], limits) == [("length", "'ping' of 9 bytes, at most 8")]
+    refused = ("length", "'ping' of 9 bytes, at most 8")
+    assert decoded(envelope(b"ping", 9, bytes(4)), [], limits) == [refused]
+    whole = GOOD + encode_message(MAGIC, "ping", bytes(9))  # it is sound but for its length
+    assert decoded(whole, [], limits) == [Frame("inv", b"\x00"), refused]
     assert decoded(encode_message(MAGIC, "pong", bytes(9)), [], limits) == [Frame("pong", bytes(9))]
 
 
