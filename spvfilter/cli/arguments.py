@@ -111,9 +111,7 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse like argparse, but options and positional arguments may be mixed, and a subcommand refuses unknown
-        ones.
-        """
+        """Parse like argparse, but allow options among positional arguments. A subcommand refuses unknown arguments."""
         self._given = args
         if self._subcommands is not None or self._is_intermixed:
             return super().parse_known_args(args, namespace)

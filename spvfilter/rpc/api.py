@@ -122,7 +122,7 @@ def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
     if not isinstance(name, str) or not name.isascii() or not name.isalnum() or len(name) > 40:
         raise NodeAnswerError(f"{endpoint}: its chain information does not name the network")
     if type(height) is not int or not 0 <= height < MOST_BLOCKS:
-        raise NodeAnswerError(f"{endpoint}: the height of its chain is not a number from 0 to {MOST_BLOCKS - 1:,}")
+        raise NodeAnswerError(f"{endpoint}: the height of its chain must be a number from 0 to {MOST_BLOCKS - 1:,}")
     challenge, headers = found.get("signet_challenge"), found.get("headers")
     return ChainInfo(
         name,

@@ -53,7 +53,7 @@ def parsed_output(found: object, endpoint: Endpoint) -> TxOut | None:
     value = found.get("value") if isinstance(found, dict) else None
     script = found.get("scriptPubKey") if isinstance(found, dict) else None
     if not isinstance(value, (int, float)) or not 0 <= value * _COIN <= MAX_MONEY or not isinstance(script, dict):
-        raise NodeAnswerError(f"{endpoint}: an output in its answer has no value and scriptPubKey")
+        raise NodeAnswerError(f"{endpoint}: an output in its answer lacks a value or scriptPubKey")
     return TxOut(round(value * _COIN), parsed_hex(script.get("hex"), MAX_SCRIPT_SIZE, endpoint))
 
 

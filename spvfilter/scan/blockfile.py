@@ -90,7 +90,7 @@ class BlockFile:
                 file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE), network
             )
             if owner not in (None, network):
-                raise SourceError(f"these are blocks of {owner}, not of {network}: choose their network")
+                raise SourceError(f"these are blocks of {owner}, not of {network}: choose that network")
             if owner is None and (other := other_magic(head)):
                 raise SourceError(other)
             if owner is network or self._is_blk() or not any(head):

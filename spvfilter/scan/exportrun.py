@@ -71,7 +71,7 @@ class ExportInputs:
 
 
 class WrittenPart(NamedTuple):
-    """A part of an export whose tables are in their places."""
+    """A part of an export whose tables are in place."""
 
     task: ExportTask
     """The task that wrote the tables."""

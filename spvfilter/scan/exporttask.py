@@ -47,7 +47,7 @@ class ExportTask(PartTask):
     """Path of the run of coins to write; None if no coins are requested."""
 
     def table_path(self, table: str) -> Path:
-        """Return the path of the file with the part's rows of a table."""
+        """Return the path of the file that contains the part's rows of a table."""
         return self.directory / table / heights_folder(self.part) / f"{self.key[:_KEY_BYTES].hex()}.parquet"
 
     def staged_path(self, table: str) -> Path:

@@ -31,7 +31,7 @@ class ParquetForm(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, *, is_binary: bool) -> ParquetForm:
-        """Return the form of the files of a scan of this plan."""
+        """Return the form of the files that a scan of this plan writes."""
         heights = chain.from_iterable(part.heights() for part in plan.parts)
         return cls(is_binary, is_sorted=is_in_height_order(heights))
 

@@ -208,8 +208,7 @@ class Planning:
     def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:
         """Cut the rows into parts of about `part_size` bytes. A machine has a part if it has all of its blocks.
 
-        Yields True if the part is stale, and the part as each machine has it. The memory of rows is released as they
-        are taken.
+        For each part, yields True if it is stale, and its form on each machine. Rows are released as they are taken.
         """
         kept, is_kept = len(self._order), bytearray(len(self._rows))
         spares: dict[int, list[bytes]] = {}

@@ -60,7 +60,7 @@ class Rows:
         return self._chunks[row >> _BITS], (row & _CHUNK - 1) * ROW_SIZE
 
     def append(self, raw: bytes) -> int:
-        """Add a row. Returns its number."""
+        """Add a row, and return its number."""
         if self._count == len(self._chunks) * _CHUNK:
             self._chunks.append(bytearray(_CHUNK * ROW_SIZE))
         chunk, at = self._at(self._count)

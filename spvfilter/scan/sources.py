@@ -1,6 +1,6 @@
 """Sources of raw blocks: files, memory, and the spool of a stream.
 
-All calls block. The matcher makes them in threads.
+All calls block, so the matcher makes them in threads.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
     if owner is network:
         yield from _records(plain, network, bad)
     elif owner is not None:
-        raise SourceError(f"these are blocks of {owner}, not of {network}: choose their network")
+        raise SourceError(f"these are blocks of {owner}, not of {network}: choose that network")
     elif TEXT.issuperset(head):
         yield from hex_blocks(plain, bad, network)
     elif is_tx(plain.read(MAX_BLOCK_SIZE)):

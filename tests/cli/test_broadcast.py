@@ -217,7 +217,7 @@ def test_database_in_use_names_the_process(node: NodeProcess, db: Path) -> None:
         (["TX", "--connect", "h:1"], "w.db: there is no such database: create one with spvfilter watch --db w.db"),
         (
             ["TX", "--connect", "h:1", "--timeout", "0"],
-            "argument --timeout: expected seconds above 0 and up to 86400, not 0",
+            "argument --timeout: expected a number of seconds above 0 and up to 86400, not 0",
         ),
     ],
 )

@@ -239,7 +239,7 @@ def test_nothing_to_export_is_an_error(run: Run, tmp_path: Path) -> None:
     assert (ran.code, "no PATH of blocks given (see 'spvfilter export --help')" in ran.err) == (2, True)
     ran = run("export", tmp_path / "none", "--out", tmp_path / "out")
     assert ran.code == 2
-    assert "no block in" in ran.err
+    assert "found no blocks in" in ran.err
 
 
 def test_a_plus_adds_columns_to_the_default_ones() -> None:

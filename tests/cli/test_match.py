@@ -400,7 +400,7 @@ async def test_relayed_transactions_are_matched() -> None:
         (["00", *WATCHED], "a SOURCE in hex: not a transaction: version at byte 0"),
         (["BLOCK", *WATCHED], "a SOURCE in hex: a block, not a transaction"),
         (["TXID", *WATCHED], "a SOURCE in hex: 32 bytes: perhaps the id of a transaction, but not the transaction"),
-        (["-", "-", *WATCHED], "'-' is standard input: give it once"),
+        (["-", "-", *WATCHED], "'-' is standard input: give it only once"),
         (["-", "--watch", "-"], "'-' is standard input: --watch and the input to search cannot both be '-'"),
         (["-", "--filter", "-"], "'-' is standard input: --filter and a SOURCE cannot both be '-'"),
         (

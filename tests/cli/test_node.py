@@ -162,7 +162,7 @@ def test_addresses_are_paid_at_start_and_in_each_block() -> None:
     [
         (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
         (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi are needed, but only 0 can be spent"),
-        (["--interval", 0], "argument --interval: expected seconds from 0.01 to 86400, not 0"),
+        (["--interval", 0], "argument --interval: expected a number of seconds from 0.01 to 86400, not 0"),
         (["--port", 65536], "argument --port: expected a whole number from 0 to 65535"),
         (["--host", "192.0.2.1", "--blocks", 0], "cannot listen on 192.0.2.1 port 0: "),
         (["--host", "no.such.host.invalid", "--blocks", 0], "cannot listen on no.such.host.invalid port 0: "),

@@ -53,7 +53,7 @@ def test_blocks_come_as_lines_of_hex_on_standard_input(chain: Sequence[bytes]) -
 @pytest.mark.parametrize(
     ("stdin", "said"),
     [
-        (b"", "no block in standard input"),
+        (b"", "found no blocks in standard input"),
         (b"\xff\xfe12", "neither lines of hex nor a blk*.dat"),
         (MAINNET.magic + bytes(200), "these are blocks of mainnet, not of regtest"),
         (REGTEST.magic + b"\xff\xff\xff\xff", "no block record of regtest at byte 0"),

@@ -66,7 +66,7 @@ def read_bits_and_blooms(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
         start = 16
     check_functions(functions, 8)
     if bits < 1:
-        raise FormatError(f"{bits} bits, expected at least 1", offset=0, field="m")
+        raise FormatError(f"expected at least 1 bit, not {bits}", offset=0, field="m")
     if (length := number(view, start, 8, "length")) != bits:
         raise FormatError(f"expected a bit set of {bits} bits, got {length}", offset=start, field="length")
     start += 8

@@ -67,7 +67,7 @@ def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = 
     check_functions(functions, 0)
     words = number(view, 4, 4, "words", signed=True)
     if words < 1:
-        raise FormatError(f"{words} words, expected at least 1", offset=4, field="words")
+        raise FormatError(f"expected at least 1 word, not {words}", offset=4, field="words")
     check_length(view, _START + 8 * words, "words")
     body = view[_START:] if release == 4 else swapped(view[_START:])
     return filter_over(body, words * WORD, functions, hashing, encoding)

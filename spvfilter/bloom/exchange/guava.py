@@ -68,13 +68,15 @@ def read_guava(raw: Buffer, *, funnel: str | None = None, charset: str | None = 
     strategy = number(view, 0, 1, "strategy", signed=True)
     if strategy not in (0, 1):
         raise FormatError(
-            f"strategy {strategy}, expected 0 or 1: did another program write this file?", offset=0, field="strategy"
+            f"expected strategy 0 or 1, not {strategy}: did another program write this file?",
+            offset=0,
+            field="strategy",
         )
     functions = number(view, 1, 1, "hash_funcs")
     check_functions(functions, 1)
     words = number(view, 2, 4, "words", signed=True)
     if words < 1:
-        raise FormatError(f"{words} words, expected at least 1", offset=2, field="words")
+        raise FormatError(f"expected at least 1 word, not {words}", offset=2, field="words")
     check_length(view, _HEADER.size + 8 * words, "words")
     hashing = GuavaHash(_STRATEGIES[strategy])
     body = swapped(view[_HEADER.size :])

@@ -19,7 +19,7 @@ class SparkHash:
 
     Version 1 belongs to Spark before 4.1, version 2 to later versions. The type of the keys decides which of Spark's
     methods it matches: "int64" for integers (putLong), "utf-8" for strings, bytes for binaries. Raises ParameterError
-    for another version, a seed in version 1, or a seed that is not an i32.
+    if the version is unknown, if version 1 has a seed, or if the seed is not an i32.
     """
 
     version: int = 2

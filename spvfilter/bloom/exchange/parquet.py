@@ -264,7 +264,7 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
         if known is not None:
             raise cursor.wrong(f"column {known} is {column!r} in one row group and {names[0]!r} in another")
         more = ", …" if len(names) > _SHOWN else ""
-        raise ParameterError(f"no column {column!r}: there are {', '.join(names[:_SHOWN])}{more}")
+        raise ParameterError(f"no column {column!r}: the columns are {', '.join(names[:_SHOWN])}{more}")
     if len(found) > 1:
         places = " and ".join(str(at) for at, _ in found)
         raise ParameterError(f"{column!r} is the name of several columns, numbers {places}: rename one of them")

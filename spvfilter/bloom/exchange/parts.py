@@ -70,7 +70,7 @@ def check_functions(count: int, at: int) -> None:
     """Raise FormatError unless a filter may have `count` hash functions."""
     if not 1 <= count <= MAX_HASH_FUNCS:
         raise FormatError(
-            f"{count} hash functions, expected 1 to {MAX_HASH_FUNCS}: did another program write this file?",
+            f"expected 1 to {MAX_HASH_FUNCS} hash functions, not {count}: did another program write this file?",
             offset=at,
             field="hash_funcs",
         )

@@ -67,7 +67,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
             f"unsupported version {version} (only version {_VERSION} is supported)", offset=1077, field="version"
         )
     if not 1 <= functions <= _MAX_SEEDS:
-        raise FormatError(f"{functions} hash functions, expected 1 to {_MAX_SEEDS}", offset=37, field="hash_funcs")
+        raise FormatError(f"expected 1 to {_MAX_SEEDS} hash functions, not {functions}", offset=37, field="hash_funcs")
     if bits < 1 or not 0 < rate < 1 or not 1 <= capacity <= MAX_COUNT:
         message = f"a filter of capacity {capacity} cannot have {bits} bits and the rate {rate!r}"
         raise FormatError(message, offset=9, field="shape")

@@ -103,7 +103,9 @@ def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> li
     *_, count = _SCALABLE.unpack_from(view)
     if not 0 <= count <= _MOST:
         raise FormatError(
-            f"{count} filters, expected 0 to {_MOST}: did another program write this file?", offset=28, field="filters"
+            f"expected 0 to {_MOST} filters, not {count}: did another program write this file?",
+            offset=28,
+            field="filters",
         )
     at = _SCALABLE.size + 8 * count
     if len(view) < at:
@@ -130,7 +132,7 @@ def _shape(view: memoryview) -> tuple[float, int, int, int]:
         raise FormatError(message, offset=0, field="rate")
     check_functions(slices, 8)
     if span < 1:
-        raise FormatError(f"{span} bits a slice, expected at least 1", offset=16, field="bits_per_slice")
+        raise FormatError(f"expected at least 1 bit a slice, not {span}", offset=16, field="bits_per_slice")
     if not 1 <= capacity <= MAX_COUNT:
         raise FormatError(f"the capacity must be 1 to {MAX_COUNT}, not {capacity}", offset=24, field="capacity")
     check_length(view, _HEADER.size + (slices * span + 7) // 8, "bits")

@@ -92,7 +92,7 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
     words = number(view, at, 4, "words", signed=True)
     start = at + 4
     if words < 1:
-        raise FormatError(f"{words} words", offset=at, field="words")
+        raise FormatError(f"expected at least 1 word, not {words}", offset=at, field="words")
     check_length(view, start + 8 * words, "words")
     buffer = allocate(8 * words)
     swap(view[start:], memoryview(buffer).cast("B"))

@@ -52,7 +52,7 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
         plan = await asyncio.to_thread(Plan.of, BlockFiles(paths, undo=UndoMode.REQUIRE), args.network)
         if not plan.parts:
             why = "".join(f"; {problem}" for problem in plan.report.problems[:3])
-            raise SourceError(f"no block in {', '.join(args.blocks)}{why}")
+            raise SourceError(f"found no blocks in {', '.join(args.blocks)}{why}")
         if args.previous is not None and plan.report.segments != 1:
             raise ParameterError(f"--previous needs one run of linked blocks, not {plan.report.segments}")
         with _held(folder):

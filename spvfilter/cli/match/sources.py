@@ -108,7 +108,7 @@ class Sources:
         for text in args.sources:
             made._add(text)
         if made.files.count(STDIN) > 1:
-            raise ParameterError("'-' is standard input: give it once")
+            raise ParameterError("'-' is standard input: give it only once")
         for option in ("cookie", "user", "follow"):
             if getattr(args, option) and not made.nodes:
                 raise ParameterError(f"--{option} is for the mempool of a node: give http://HOST:PORT as a SOURCE")

@@ -127,7 +127,7 @@ class Rounds(ABC, Generic[Options]):
                 plan = planned.plan
                 if not plan.parts:
                     problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
-                    raise SourceError(f"no block in {', '.join(options.paths or options.on_workers)}{problems}")
+                    raise SourceError(f"found no blocks in {', '.join(options.paths or options.on_workers)}{problems}")
                 try:
                     report = await self.work(planned)
                     break

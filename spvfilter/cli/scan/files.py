@@ -73,7 +73,9 @@ class _Scan:
             problems.add(str(problem))
         problems.complain()
         if not report.blocks:
-            raise SourceError("nothing could be read" if problems else f"no block in {named(self._options.paths)}")
+            raise SourceError(
+                "nothing could be read" if problems else f"found no blocks in {named(self._options.paths)}"
+            )
         for block in report.stale:
             self._totals.discard(block)
         discarded = self._totals.settle()

@@ -110,7 +110,7 @@ async def _search(options: ScanOptions, page: Page) -> int:
         problems.add(str(problem))
     problems.complain()
     if not report.blocks:
-        raise SourceError("nothing could be read" if problems else f"no block in {', '.join(options.paths)}")
+        raise SourceError("nothing could be read" if problems else f"found no blocks in {', '.join(options.paths)}")
     if not options.quiet:
         seconds = time.monotonic() - begun
         size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))

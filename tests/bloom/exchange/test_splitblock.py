@@ -144,7 +144,7 @@ def test_columns_without_filters_and_of_other_types(written: Path, tmp_path: Pat
 
     pq.write_table(table(), tmp_path / "none.parquet")
     assert column_filters(tmp_path / "none.parquet", "text") == [None]
-    with pytest.raises(ParameterError, match="no column 'nothing': there are text, raw, i64"):
+    with pytest.raises(ParameterError, match="no column 'nothing': the columns are text, raw, i64"):
         column_filters(written, "nothing")
     with pytest.raises(ParameterError, match="flag is of type BOOLEAN, which is not supported for keys"):
         column_filters(written, "flag")
@@ -234,7 +234,7 @@ def test_only_chunks_that_contain_the_name_are_read(tmp_path: Path, monkeypatch:
     assert None not in column_filters(tmp_path / "f", "c77")
     assert read == ["c77"] * 3
     for name in ("c", "d", "c\\x77", "c\udcff", "c77."):
-        with pytest.raises(ParameterError, match=r"no column .*: there are c0, c1"):
+        with pytest.raises(ParameterError, match=r"no column .*: the columns are c0, c1"):
             column_filters(tmp_path / "f", name)
 
 
