@@ -170,7 +170,7 @@ def _base58_to_script(text: str, network: Network) -> bytes:
         raise _no_base58("bad base58 checksum, so a character is wrong", text)
     version, payload = raw[0], raw[1:-4]
     if len(payload) != 20:
-        raise _bad(f"{len(payload)} bytes in base58, but an address has 20", text)
+        raise _bad(f"{len(payload)} bytes in base58, but an address encodes 20", text)
     if version == network.p2pkh_version:
         return b"\x76\xa9\x14" + payload + b"\x88\xac"
     if version == network.p2sh_version:
@@ -279,7 +279,7 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
     if not 2 <= len(program) <= 40:
         raise _bad(f"witness program of {counted(len(program), 'byte')}, expected 2 to 40", text)
     if version == 0 and len(program) not in (20, 32):
-        raise _bad(f"witness program of {len(program)} bytes, but version 0 has 20 or 32", text)
+        raise _bad(f"witness program of {len(program)} bytes, but version 0 needs 20 or 32", text)
     if hrp != network.hrp:
         raise _refuse_network(text, network, lambda known: known.hrp == hrp, f"human-readable part {hrp!r}")
     return bytes((0x50 + version if version else 0, len(program))) + program

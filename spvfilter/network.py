@@ -110,8 +110,8 @@ class Network:
     def signet(cls, challenge: bytes | str) -> Network:
         """Return the signet with this challenge script, given as bytes or hex. The default challenge gives `SIGNET`.
 
-        The magic is derived from the challenge (BIP-325). All signets have the same genesis block.
-        Raises ParameterError for hex digits that are not valid, and for a script of 0 or more than 10,000 bytes.
+        The magic is derived from the challenge (BIP-325). All signets have the same genesis block. Raises
+        ParameterError if the hex is not valid, or if the script is empty or longer than 10,000 bytes.
         """
         if isinstance(challenge, str):
             try:

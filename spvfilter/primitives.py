@@ -150,7 +150,7 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
     if value < (0xFD, 0x10000, 0x100000000)[first - 0xFD]:
         raise FormatError(f"non-canonical CompactSize for {value}", offset=at, field=field)
     if value > MAX_COMPACT_SIZE:
-        raise FormatError(f"{value} is above the limit {MAX_COMPACT_SIZE}", offset=at, field=field)
+        raise FormatError(f"{value} is above the limit of {MAX_COMPACT_SIZE}", offset=at, field=field)
     return value, end
 
 
@@ -255,11 +255,11 @@ class OutPoint:
 
 
 def outpoint_of(value: OutPoint | str) -> OutPoint:
-    """Return an OutPoint unchanged, or parse a text `TXID:INDEX`. Raises ParameterError for anything else."""
+    """Return an OutPoint unchanged, or parse a string TXID:INDEX. Raises ParameterError for anything else."""
     if isinstance(value, OutPoint):
         return value
     if not isinstance(value, str):
-        raise ParameterError(f"an outpoint must be an OutPoint or a text TXID:INDEX, not {type(value).__name__}")
+        raise ParameterError(f"an outpoint must be an OutPoint or a string TXID:INDEX, not {type(value).__name__}")
     return OutPoint.from_text(value)
 
 
@@ -345,11 +345,11 @@ class Header:
         if len(self.previous) != 32 or len(self.merkle_root) != 32:
             raise ParameterError(f"hashes must be 32 bytes long, not {len(self.previous)} and {len(self.merkle_root)}")
         if not -(1 << 31) <= self.version < 1 << 31:
-            raise ParameterError(f"version is not an i32: {self.version}")
+            raise ParameterError(f"version must be from -2^31 to 2^31 - 1, not {self.version}")
         for name, value in (("time", self.time), ("bits", self.bits), ("nonce", self.nonce)):
             check_int(name, value)
             if not 0 <= value <= _U32_MAX:
-                raise ParameterError(f"{name} is not a u32: {value}")
+                raise ParameterError(f"{name} must be from 0 to 2^32 - 1, not {value}")
 
     @classmethod
     def parse(cls, raw: bytes) -> Header:

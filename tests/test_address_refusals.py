@@ -115,10 +115,10 @@ CAUSES = {
     "base58 checksum": (P2PKH[:-1] + "b", "bad base58 checksum, so a character is wrong"),
     "a word": ("hello", "not an address"),
     "a txid": ("0f" * 32, "not an address"),
-    "base58 of a checksum alone": (base58check(b""), "0 bytes in base58, but an address has 20"),
-    "base58 of no payload": (base58check(b"\x00"), "0 bytes in base58, but an address has 20"),
-    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "19 bytes in base58, but an address has 20"),
-    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "21 bytes in base58, but an address has 20"),
+    "base58 of a checksum alone": (base58check(b""), "0 bytes in base58, but an address encodes 20"),
+    "base58 of no payload": (base58check(b"\x00"), "0 bytes in base58, but an address encodes 20"),
+    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "19 bytes in base58, but an address encodes 20"),
+    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "21 bytes in base58, but an address encodes 20"),
     "base58 version": (base58check(b"\x30" + bytes(20)), "base58 version byte 48 belongs to no known network"),
     "mixed case": ("bc1" + P2WPKH[3:].upper(), "mixed case"),
     "mixed case prefix": ("Bc1" + P2WPKH[3:], "mixed case"),
@@ -160,11 +160,11 @@ CAUSES = {
     ),
     "v0 program of 2 bytes": (
         segwit(0, bytes(4), Bech32Encoding.BECH32),
-        "witness program of 2 bytes, but version 0 has 20 or 32",
+        "witness program of 2 bytes, but version 0 needs 20 or 32",
     ),
     "v0 program of 21 bytes": (
         segwit(0, bytes(34), Bech32Encoding.BECH32),
-        "witness program of 21 bytes, but version 0 has 20 or 32",
+        "witness program of 21 bytes, but version 0 needs 20 or 32",
     ),
     "five bits of padding": (
         segwit(1, bytes(9), Bech32Encoding.BECH32M),
@@ -229,7 +229,7 @@ class TestEveryCauseHasItsMessage:
     @pytest.mark.parametrize("size", [size for size in range(2, 41) if size not in (20, 32)])
     def test_v0_program_of_any_other_size_is_refused(self, size: int) -> None:
         address = segwit(0, bytes((size * 8 + 4) // 5), Bech32Encoding.BECH32)
-        assert str(refusal(address)).startswith(f"witness program of {size} bytes, but version 0 has 20 or 32")
+        assert str(refusal(address)).startswith(f"witness program of {size} bytes, but version 0 needs 20 or 32")
 
     @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
     def test_value_that_is_no_string_is_a_type_error(self, text: Any) -> None:

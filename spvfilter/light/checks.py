@@ -57,7 +57,7 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
 def check_v2(policy: V2Policy | str) -> V2Policy:
     """Return when to encrypt connections: never if the `bip324` extra is not installed.
 
-    Raises ParameterError for an unknown policy, and for "require" without the extra.
+    Raises ParameterError if the policy is unknown, or if it is "require" and the extra is not installed.
     """
     if policy not in list(V2Policy):
         raise ParameterError(f"v2 must be one of {', '.join(V2Policy)}, not {policy!r}")

@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 def _check_watch(watch: object) -> None:
-    """Check the argument `watch` of LightClient. Raises TypeError unless it is a WatchList."""
+    """Check the `watch` argument of LightClient. Raises TypeError unless it is a WatchList."""
     if not isinstance(watch, WatchList):
         found = "None" if watch is None else type(watch).__name__
         raise TypeError(f"watch: expected a WatchList, such as WatchList.from_addresses(addresses), not {found}")
@@ -203,7 +203,7 @@ class LightClient:
             None if tweak_source is None else name_of_server(tweak_source),
         )
         if spent_source is not None and tweak_source is not None:
-            raise ParameterError("pass either spent_source or tweak_source: each of them finds all silent payments")
+            raise ParameterError("pass either spent_source or tweak_source, not both: each finds all silent payments")
         self._spent_source = spent_source
         self._tweak_source = tweak_source
         self._running: Running | None = None

@@ -326,7 +326,7 @@ class Running:
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             if self._timer.when() <= self._loop.time():
-                return  # it rings in this turn, else a peer that sends in each turn could put it off for ever
+                return  # it rings in this turn, else a peer that sends in each turn could put it off forever
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock.monotonic()), self._tick)
 
@@ -682,7 +682,7 @@ def close_opened(opening: futures.Future[tuple[Store, ClientEngine]]) -> None:
 
 
 def _bookmark_of(reader: str) -> str:
-    """Return the key of a reader's bookmark in the database. Raises ParameterError for a name that is not text."""
+    """Return the key of a reader's bookmark in the database. Raises ParameterError if the name is not text."""
     if not isinstance(reader, str) or any(0xD800 <= ord(char) < 0xE000 for char in reader):  # UTF-8 has no surrogates
         raise ParameterError(f"a reader's name must be text without surrogates, not {str(reader)[:80]!r}")
     return BOOKMARK_NOTE + reader

@@ -16,7 +16,7 @@ from spvfilter.errors import ParameterError
 class Address:
     """A peer's host and port.
 
-    Raises ParameterError for an empty host or a port outside 1 to 65535.
+    Raises ParameterError if the host is empty, or if the port is not from 1 to 65535.
     """
 
     host: str

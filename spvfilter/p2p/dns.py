@@ -17,7 +17,7 @@ SEED_S = 10.0  # seconds for the answers of one seed (our choice)
 MAX_HOSTS = 256  # hosts used from one answer (our choice); a DNS answer over TCP may contain thousands
 
 MAX_LOOKUPS = 10
-"""Largest number of names that a process resolves at once (our choice): all DNS seeds of a network."""
+"""Largest number of names that a process resolves at a time (our choice): all DNS seeds of a network."""
 
 Resolve = Callable[[str], Awaitable[list[str]]]  # maps a name to its IPv4 and IPv6 addresses; raises OSError
 

@@ -17,7 +17,7 @@ _SIZES = {"flight": MAX_INVENTORY, "flights": None, "filters": MAX_GETCFILTERS, 
 class Limits:
     """Timeouts for peers, in seconds, and sizes of requests. Values are Core's unless marked "our choice".
 
-    Raises ParameterError for a time that is not above 0, and for a size outside its range.
+    Raises ParameterError if a time is not above 0, or if a size is outside its range.
     """
 
     connect_s: float = 5.0

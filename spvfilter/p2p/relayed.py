@@ -216,7 +216,7 @@ class RelayedTransactions:
             before = self.unanswered
             self._request(self._requests.expired(self._clock.monotonic()))
             if self.unanswered > before:
-                _log.info("%d announced transactions were not sent", self.unanswered - before)
+                _log.info("announced transactions that were not sent: %d", self.unanswered - before)
 
 
 def _ids(raw: bytes) -> tuple[bytes, bytes]:

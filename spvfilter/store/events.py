@@ -140,7 +140,7 @@ class EventRows:
     def write(self, events: Sequence[StoredEvent], told: int | None) -> None:
         """Add the next events, within a transaction. Call `settle` afterwards.
 
-        Raises ParameterError for a number that cannot be the next one.
+        Raises ParameterError if a number cannot be the next one.
         """
         last, rows = self._log.last, list[tuple[object, ...]]()
         for event in events:

@@ -63,7 +63,8 @@ class Salvage(NamedTuple):
 def salvage(file: Path, network: Network) -> Salvage:
     """Read the undamaged rows of the watch list and the named values; nothing if the file is not a database.
 
-    Raises StoreForeignError for a database of another program or network, StoreLockedError and StoreReadOnlyError.
+    Raises StoreForeignError if the database belongs to another program or network, and StoreLockedError or
+    StoreReadOnlyError if it cannot be read.
     """
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")

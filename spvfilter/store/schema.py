@@ -388,7 +388,7 @@ def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:
 def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
     """Return the schema version of a database.
 
-    Raises StoreForeignError for another program's database, or a version that this program cannot read or migrate.
+    Raises StoreForeignError if it belongs to another program, or if this program cannot read or migrate its version.
     """
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()

@@ -133,7 +133,7 @@ class Searched:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise StoreCorruptError(f"the searched blocks cannot be read: {ascii(error)[:200]}") from None
         if not found._is_sound():
-            raise StoreCorruptError("the searched blocks contradict each other")
+            raise StoreCorruptError("the records of searched blocks contradict each other")
         return found
 
     def _is_sound(self) -> bool:

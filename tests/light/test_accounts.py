@@ -272,7 +272,7 @@ async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path
     path, large = tmp_path / "w.db", Keychain("large", lambda index: (script(1, index),), lookahead=30_000)
     async with Node() as node:
         async with client_of(base(), node, "bip37", path) as client:
-            with pytest.raises(InexpressibleError, match="do not fit into a BIP-37 filter"):
+            with pytest.raises(InexpressibleError, match="would not fit into a BIP-37 filter"):
                 await client.add_account("alice", large)
             assert await client.accounts() == client.watch.accounts == ()
         with WalletStore.open(path) as wallet:

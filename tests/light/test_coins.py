@@ -123,5 +123,5 @@ async def test_a_refused_freeze_names_the_reason() -> None:
             await run.client.unfreeze(OTHER)
         with pytest.raises(ParameterError, match="an outpoint must be TXID:INDEX"):
             await run.client.freeze("07:3:1")
-        with pytest.raises(ParameterError, match="an OutPoint or a text TXID:INDEX, not bytes"):
+        with pytest.raises(ParameterError, match="an OutPoint or a string TXID:INDEX, not bytes"):
             await run.client.freeze(bytes(OTHER))  # type: ignore[arg-type]

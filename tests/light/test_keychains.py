@@ -196,7 +196,7 @@ async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
             assert await indexes(client) == [5]
             assert client.watch.keychains[0].end == 1_000
         pay(node, 999)
-        with pytest.raises(InexpressibleError, match="do not fit into a BIP-37 filter"):
+        with pytest.raises(InexpressibleError, match="would not fit into a BIP-37 filter"):
             async with client_of(wallet(1_000), node, "bip37", fp_rate=1e-60) as client:
                 await indexes(client)
         async with client_of(wallet(900), node, "bip37", fp_rate=1e-60) as client:

@@ -90,8 +90,7 @@ class TweakBlocks(SilentBlocks):
             raise SourceError("it did not return a 32-byte block hash")
         if stated != block.hash:
             raise SourceError(
-                f"it has block {hash_to_hex(stated)} there, which is not in the best chain: it is behind, or on a"
-                " branch"
+                f"it returned block {hash_to_hex(stated)}, which is not in the best chain: it is behind, or on a branch"
             )
         if not isinstance(tweaks, list | tuple):
             raise SourceError(f"it returned {type(tweaks).__name__} instead of tweaks")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import assert_never
 
-from spvfilter.errors import InexpressibleError, ParameterError
+from spvfilter.errors import InexpressibleError, ParameterError, counted
 from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
@@ -375,7 +375,8 @@ class WatchChanges:
         new = len(account) - len(known - {NO_ENTRY})
         is_bip37 = options.mode is Mode.BIP37
         if new and is_bip37 and len(books.bloom_elements()) + new > most_elements(options.fp_rate):
-            message = f"{new} more scripts do not fit into a BIP-37 filter: use compact mode, or a shorter lookahead"
+            more = counted(new, "more script")
+            message = f"{more} would not fit into a BIP-37 filter: use compact mode, or a shorter lookahead"
             raise InexpressibleError(message, ())
         first = self._first(start)
         missing = [first] if NO_ENTRY in known else []

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from spvfilter.errors import InexpressibleError
+from spvfilter.errors import InexpressibleError, counted
 from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
@@ -104,9 +104,8 @@ class WindowGrowth:
                 if fits(context.books.watch, len(fresh), context.options):
                     return ahead
                 if margin is not None and not windows.shorten():
-                    message = (
-                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact mode"
-                    )
+                    more = counted(len(fresh), "more keychain script")
+                    message = f"{more} would not fit into a BIP-37 filter: use compact mode"
                     raise InexpressibleError(message, ())
                 margin = 0 if margin is None else None
         except Exception as error:
