@@ -429,7 +429,7 @@ class NodeRefusedError(NodeError):
     """The node refuses to serve this client.
 
     Causes: a wrong password or cookie (HTTP 401), a forbidden address or method (403), a REST interface that is
-    switched off (404), or TLS that fails. Correct the password or the node's configuration.
+    switched off (404), or a TLS failure. Correct the password or the node's configuration.
     """
 
 
@@ -632,7 +632,7 @@ class TxCheckError(ParameterError):
 class PrivacyError(SpvFilterError):
     """A transaction or a filter would reveal the wallet's addresses. The message says why and what to do.
 
-    `LightClient.broadcast` raises it for a transaction that cannot be sent privately. No peer received it. A
+    `LightClient.broadcast` raises it if a transaction cannot be sent privately, before any peer receives it. A
     `PeerWarning` contains it if a BIP-37 filter was sent without encryption.
     """
 
@@ -858,7 +858,7 @@ class RemoteTypeError(RemoteError):
 
 
 class RemoteFullError(RemoteError):
-    """The Redis server reached its maxmemory and refuses writes. The filter is unchanged."""
+    """The Redis server has reached its maxmemory and refuses writes. The filter is unchanged."""
 
 
 class RemoteReadOnlyError(RemoteError, ReadOnlyError):

@@ -157,7 +157,7 @@ class EventHub:
     async def earlier(self, at: StreamPosition) -> list[StreamEvent]:
         """Return the next events before the latest ones, in order; empty if there are no more.
 
-        Raises the errors of reading the database.
+        Raises the same errors as reading the database.
         """
         found: list[StreamEvent] = []
         if at.sequence < self._gone:

@@ -48,7 +48,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 @public
 @dataclass(slots=True)
 class Connection:
-    """A connection to a peer after the handshake. Make one with `open`.
+    """A connection to a peer after the handshake. Create one with `open`.
 
     Only one task may call `receive`. Any task may call `send`.
     """

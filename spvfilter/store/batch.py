@@ -49,7 +49,7 @@ class Bip37Parameters(NamedTuple):
         return made
 
     def encode(self) -> bytes:
-        """Return tweak and elements (8 bytes LE each), the rate as a hex float (32 bytes, ASCII), and the key."""
+        """Return the tweak and number of elements (8 bytes LE each), the rate (32-byte ASCII hex float) and the key."""
         return (
             number(self.tweak)
             + number(self.elements)

@@ -171,7 +171,7 @@ def kept_transactions(
     The result also includes two kinds of deeper confirmed transactions:
 
     - A transaction that conflicts with an unconfirmed one.
-    - A transaction that spends from one of the wallet's own that is not known to be in a block: it confirms that one.
+    - A child of one of the wallet's own transactions that no block is known to contain: the child confirms its parent.
 
     Args:
         rows: Function that returns the rows of the "transactions" table selected by an SQL condition with values.

@@ -199,7 +199,7 @@ class MarkedRows:
         self._sums[table] = total & _M63
 
     def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
-        """Write a row, replacing the row with the same key, which an SQL condition and its values select."""
+        """Write a row, replacing the row with the same key, selected by an SQL condition and its values."""
         if not self.insert_new(table, row):
             self.remove(table, where, values)
             self._insert(table, row, "")

@@ -418,7 +418,7 @@ class Store:
     def blocks_of(
         self, identities: Iterable[tuple[bool, bytes, int]]
     ) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
-        """Return the hash and the height of the block of each of these matches that is stored.
+        """Return the block hash and height of each stored match among these.
 
         Both are None if the match is unconfirmed.
 

@@ -113,7 +113,7 @@ class Entries:
         self._changes.seal()
 
     def remove(self, change: Renumbering) -> None:
-        """Remove entries, and their account if they make up one. The watch list still contains them."""
+        """Remove entries, and the account that they make up, if any. The watch list still contains them."""
         if change.name is not None:
             owners = [(number, change.account(number)) for number in change.stay]
             self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))

@@ -85,7 +85,7 @@ class Orphanage:
         return self._drop(txid) if txid in self._orphans else None
 
     def relatives(self, record: TxRecord) -> list[bytes]:
-        """The txids of the parents, children and conflicts of a transaction, in the order of their arrival."""
+        """The txids of the parents, children and conflicts of a transaction, in order of arrival."""
         if not self._orphans:
             return []
         outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
@@ -94,7 +94,7 @@ class Orphanage:
         return [txid for txid in self._orphans if txid in txids] if txids else []
 
     def spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
-        """The txids of the transactions that spend one of these outpoints, in the order of their arrival."""
+        """The txids of the transactions that spend one of these outpoints, in order of arrival."""
         if not self._orphans:
             return []
         txids = {txid for outpoint in outpoints for txid in self._spenders.get(outpoint, ())}

@@ -94,7 +94,7 @@ class BloomLink:
         return self._open is not None
 
     def load(self, made: Bip37Filter, epoch: int, covered: int, known: Mapping[bytes, None]) -> None:
-        """Record that the peer gets a new filter. It still answers requests under way with the previous one."""
+        """Record that the peer gets a new filter. Requests under way are still answered with the previous one."""
         self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
         self.misses_txs, self.is_in_doubt, self._doubtful_size = bool(self.unanswered), False, 0

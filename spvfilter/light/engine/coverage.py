@@ -238,7 +238,7 @@ class Coverage:
     def outweigh(self, height: int, there: Collection[str]) -> None:
         """Close disputes of absent peers up to a height, because enough independent peers agree up to there.
 
-        `there` are the addresses of the connected peers.
+        `there` contains the addresses of the connected peers.
         """
         for address, dispute in self.filter_disputes.items():
             if dispute.is_open and dispute.stated <= height and address not in there:

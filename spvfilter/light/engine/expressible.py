@@ -17,9 +17,9 @@ Each label adds a script for each tweak."""
 def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: bool = False) -> None:
     """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
 
-    `has_spent` is True if the client has a source of the outputs that blocks spend, `has_tweaks` if it has one of their
-    tweaks. It needs either of them to follow an sp() descriptor. A scan key with too many labels is also refused,
-    because a search would fail later.
+    `has_spent` is True if the client has a source of the outputs that blocks spend, `has_tweaks` if it has a source of
+    blocks' tweaks. It needs either of them to follow an sp() descriptor. A scan key with too many labels is also
+    refused, because a search would fail later.
     """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")

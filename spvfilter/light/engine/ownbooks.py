@@ -97,7 +97,7 @@ class OwnBooks:
         return self._books.judgement.is_announceable(txid)
 
     def is_unconfirmed(self, txid: bytes) -> bool:
-        """Return True if a transaction, own or foreign, is pending or replaced."""
+        """Return True if a transaction, the wallet's or somebody else's, is pending or replaced."""
         status = self._books.judgement.status(txid)
         return status is not None and status.is_open
 
@@ -106,14 +106,14 @@ class OwnBooks:
         return self._books.facts.is_confirmed(txid)
 
     def ended(self, txid: bytes) -> TxStatus | None:
-        """Return the status of a transaction of the wallet that is neither confirmed, pending nor replaced, or None."""
+        """Return the status of a transaction of the wallet, or None if it is confirmed, open or unknown."""
         record, status = self._books.facts.record(txid), self._books.judgement.status(txid)
         if record is None or not record.is_own or status is None:
             return None
         return None if status.is_open or status is TxStatus.CONFIRMED else status
 
     def ended_raw(self, txid: bytes) -> bytes | None:
-        """Return the bytes of a transaction of the wallet that is neither confirmed, pending nor replaced, or None."""
+        """Return the bytes of a transaction of the wallet, or None if it is confirmed, open or unknown."""
         record = self._books.facts.record(txid)
         return None if record is None or self.ended(txid) is None else record.raw
 

@@ -571,7 +571,7 @@ class PeerPool:
     # Demands
 
     def demand(self, peer: Peer, demand: Demand, now: Instant) -> None:
-        """Record that the peer gets a demand. It may close the connection instead of answering."""
+        """Record that a demand was sent to the peer, which may close the connection instead of answering."""
         peer.demands.setdefault(demand, now.monotonic)
         peer.relays = peer.relays or demand is Demand.RELAY
 
@@ -642,7 +642,7 @@ class PeerPool:
         return self.discovery.take_changes(now) if self.discovery is not None else ({}, None)
 
     def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
-        """Take the DNS seeds' answers. Warn of seeds that failed, and end the client if there is no address at all."""
+        """Take the DNS seeds' answers. Warn about failed seeds, and end the client if there is no address at all."""
         if self.discovery is None:
             return
         self.discovery.seeded(answers, now)
@@ -672,7 +672,7 @@ class PeerPool:
         peer.questions.pop(key, None)
 
     def heard(self, peer: Peer, key: Hashable, now: Instant) -> None:
-        """Record that a part of an answer has come."""
+        """Record that part of an answer has come."""
         if key not in peer.questions:
             return
         peer.made_headway(key, now.monotonic)
