@@ -118,8 +118,10 @@ def _bits_and_blooms(count: int, data: bytes) -> Sequence[int]:
 @public
 @dataclass(frozen=True, slots=True)
 class CassandraHash:
-    """The hash functions of Cassandra's Filter.db, as a hash family. Raises ParameterError if the release is
-    unknown."""
+    """The hash functions of Cassandra's Filter.db, as a hash family.
+
+    Raises ParameterError if the release is unknown.
+    """
 
     release: int = 4
     """2 for Cassandra 1.2 to 2.2, 3 for Cassandra 3, 4 for Cassandra 4 and 5. Releases 3 and 4 hash alike."""
