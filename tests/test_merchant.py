@@ -635,6 +635,7 @@ async def test_place_of_another_run_is_not_continued(world: World) -> None:
         await world.reaches("a", "paid", 1_000, 1_000)
 
 
+@pytest.mark.few(1)
 async def test_new_database_of_the_wallet_watches_every_given_address(world: World) -> None:
     async with world.serving():
         addresses = [await world.invoice(f"a{number}") for number in range(70)]  # more than the lookahead of 20

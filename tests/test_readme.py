@@ -34,6 +34,7 @@ def run(code: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "number",
     [

@@ -43,6 +43,7 @@ def test_json_has_everything_in_a_pipe(run: Any) -> None:
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command",
     [

@@ -43,6 +43,7 @@ def columns_in(directory: Path, table: str) -> list[str]:
     return names
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_an_export_writes_four_tables_and_says_so(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out")
@@ -116,6 +117,7 @@ def scratch(run: Run, words: tuple[object, ...], folder: Path) -> dict[str, list
     return rows_in(folder)
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -127,6 +129,7 @@ def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -
     assert not (out / "transactions").exists()
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")
@@ -140,6 +143,7 @@ def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp
     assert (ran.code, "few holds another export: its table outputs is value, not index. Use" in ran.err) == (2, True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.columns
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_older_pyarrow_writes_no_bloom_filters_and_says_so(
@@ -205,6 +209,7 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
     )
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -63,6 +63,7 @@ def test_help_imports_neither_asyncio_nor_rich_nor_bitcoin() -> None:
     assert all(name in ran.stdout for name in (b"filterload", b"inspect", b"scan", b"demo"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["filterload", "inspect"])
 def test_commands_that_await_nothing_do_not_import_asyncio(name: str) -> None:
     code = (
@@ -195,6 +196,7 @@ def test_secrets_are_never_repeated(run: Any, argv: list[str]) -> None:
 WORDS = "zebra yellow wagon vacuum umbrella tackle sadness raccoon quantum padlock oblige nasty".split()  # noqa: SIM905
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "path",
     [
@@ -355,6 +357,7 @@ def test_a_full_disk_is_an_error() -> None:
     assert ran.stderr == b"spvfilter: cannot read or write: No space left on device\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("argv", "shell", "said"),
     [
@@ -373,6 +376,7 @@ def test_a_closed_stream_is_no_traceback(argv: list[str], shell: str, said: byte
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", said)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 def test_an_interrupt_while_reading_ends_it_at_once(code: str) -> None:
     assert _interrupted("print('ready', flush=True) or read(*given)", code) == (130, b"spvfilter: interrupted\n")
@@ -489,6 +493,7 @@ def test_a_label_is_written_as_utf_8_in_any_locale(block_file: Path, watch_file:
     assert "Spar\u2011Büchse\n".encode() in child.stdout
 
 
+@pytest.mark.long
 def test_a_terminal_without_rich_is_plain() -> None:
     code, screen = on_terminal("demo", code=WITHOUT_RICH)
     assert code == 0

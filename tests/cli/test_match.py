@@ -226,6 +226,7 @@ def core() -> Iterator[CoreNode]:
         yield node
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["rest", "cookie", "user"])
 def test_mempool_of_a_node_is_matched(
     run: Any, core: CoreNode, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -341,6 +342,7 @@ async def test_silent_publisher_is_reported(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 async def test_stream_goes_on_after_the_mempool(core: CoreNode, tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     core.mempool = {txid(PAYMENTS[0]): PAYMENTS[0]}
@@ -354,6 +356,7 @@ async def test_stream_goes_on_after_the_mempool(core: CoreNode, tmp_path: Path) 
             await interrupted(child)
 
 
+@pytest.mark.long
 async def test_mempool_is_followed_without_zmq(core: CoreNode) -> None:
     core.mempool = {txid(PAYMENTS[0]): PAYMENTS[0]}
     code = f"import spvfilter.cli.match.sources as s; s._POLL_S = 0.05; {WITH_SIGINT}"

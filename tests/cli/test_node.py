@@ -51,6 +51,7 @@ def port_of(greeting: str) -> int:
     return int(words[words.index("port") + 1])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_node_prints_its_address_and_ends_by_signal(number: signal.Signals) -> None:
     with node("--blocks", 3) as child:

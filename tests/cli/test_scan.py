@@ -359,6 +359,7 @@ def fees_of(raws: list[bytes], first: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.vectors
 @pytest.mark.parametrize("chosen", ["csv", "jsonl"])
 def test_undo_files_show_spends_of_older_coins(run: Any, tmp_path: Path, chosen: str) -> None:

@@ -72,6 +72,7 @@ def test_rows_name_the_account(run: Run, words: tuple[object, ...], tmp_path: Pa
         assert read(ran.out) == EXPECTED
 
 
+@pytest.mark.few(1)
 @pytest.mark.columns
 def test_files_of_a_scan_name_the_account(run: Run, words: tuple[object, ...], tmp_path: Path) -> None:
     found = {}

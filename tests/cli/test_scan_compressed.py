@@ -86,6 +86,7 @@ def test_a_missing_compressed_file_is_named(run: Any, watch_file: Path) -> None:
     assert (ran.code, ran.err) == (2, "spvfilter: absent.gz: No such file or directory\n")
 
 
+@pytest.mark.long
 @pytest.mark.posix
 def test_pipe_is_scanned_as_standard_input_is(watch_file: Path, block_file: Path) -> None:
     reading, writing = os.pipe()
@@ -100,6 +101,7 @@ def test_pipe_is_scanned_as_standard_input_is(watch_file: Path, block_file: Path
     assert len(ran.stdout.splitlines()) > 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_output_is_utf_8_in_every_locale(block_file: Path, watch_file: Path, encoding: str, form: str) -> None:

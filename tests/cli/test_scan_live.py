@@ -160,6 +160,7 @@ def test_a_pipe_that_breaks_ends_a_scan_quietly(chain: Sequence[bytes]) -> None:
         assert child.stderr.read() == b""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", ["", WITHOUT_RICH], ids=["rich", "plain"])
 def test_a_terminal_shows_progress_and_rows_of_80_columns(code: str, block_file: Path, watch_file: Path) -> None:
     ended, screen = on_terminal("scan", block_file, "--watch", watch_file, "--network", "regtest", code=code)
@@ -178,6 +179,7 @@ def test_no_progress_is_shown_where_standard_error_is_no_terminal(block_file: Pa
     assert b"\x1b" not in ran.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", ["", WITHOUT_RICH], ids=["rich", "plain"])
 @pytest.mark.parametrize("chosen", ["table", "jsonl", "csv"])
 def test_labels_are_neither_markup_nor_control(code: str, chosen: str, block_file: Path, tmp_path: Path) -> None:

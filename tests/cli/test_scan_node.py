@@ -30,6 +30,7 @@ def core() -> Iterator[CoreNode]:
         yield node
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
 @pytest.mark.parametrize("way", ["rest", "cookie", "user"])
 def test_the_rows_are_those_of_the_same_blocks_in_files(
@@ -52,6 +53,7 @@ def test_the_rows_are_those_of_the_same_blocks_in_files(
     assert "up to height 113: 12 matches" in ran.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "span",
     [
@@ -112,6 +114,7 @@ def test_failed_scan_says_how_far_it_came(core: CoreNode, run: Callable[..., Any
     assert f"the answer is not block {core.hashes[106][::-1].hex()}" in ran.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_rest", [True, False])
 def test_blocks_that_a_node_lacks_are_gaps(
     core: CoreNode, run: Callable[..., Any], tmp_path: Path, is_rest: bool
@@ -132,6 +135,7 @@ def test_blocks_that_a_node_lacks_are_gaps(
     assert (again.code, again.out, again.err) == (0, ran.out, said)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("span", "missing", "code"),
     [
@@ -164,6 +168,7 @@ def test_range_that_is_pruned_as_a_whole_is_an_error(core: CoreNode, run: Callab
     assert "has pruned the blocks below height 50" in ran.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("headers", "is_initial", "span", "code"),
     [
@@ -239,6 +244,7 @@ def test_the_extra_is_named(core: CoreNode, run: Callable[..., Any], monkeypatch
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
     """In a process of its own, woken by ZMQ, until it is interrupted."""
     regtest = paid_regtest()

@@ -83,6 +83,7 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
     assert re.search(r"the range from time .* contains none of the 30 blocks", ran.err)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -188,6 +189,7 @@ def test_without_pyarrow_nothing_is_scanned(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.columns
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
 def test_tables_are_the_matches(run: Any, tmp_path: Path, source: list[object], form: str) -> None:

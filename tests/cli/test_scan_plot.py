@@ -60,6 +60,7 @@ async def test_the_last_balance_is_what_the_matches_come_to(tmp_path: Path, seed
     assert list(history.points())[-1][1] == expected
 
 
+@pytest.mark.few(1)
 @pytest.mark.plot
 @pytest.mark.parametrize("out", [False, True])
 @pytest.mark.parametrize("form", ["csv", "table"])

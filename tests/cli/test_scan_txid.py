@@ -48,6 +48,7 @@ def scan(run: Any, block_file: Path, tmp_path: Path) -> Any:
     return call
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_each_transaction_is_found_in_its_block(scan: Any, chain: Sequence[bytes], jobs: int) -> None:
     expected = places(chain)
@@ -56,6 +57,7 @@ def test_each_transaction_is_found_in_its_block(scan: Any, chain: Sequence[bytes
     assert (ran.code, f": {len(expected)} of {len(expected)} transactions found" in ran.err) == (0, True)
 
 
+@pytest.mark.long
 def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[bytes]) -> None:
     first, *_, last = places(chain)
     lines = f"# a comment\n\n{last['txid']}\r\n{first['txid'].upper()}\n{'00' * 32}".encode()
@@ -71,6 +73,7 @@ def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[byte
     ]
 
 
+@pytest.mark.long
 def test_table_fits_the_terminal(block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
     digest = places(chain)[0]["txid"]
     (tmp_path / "txids").write_text(digest)
@@ -165,6 +168,7 @@ def test_streams_are_refused(run: Any, path: str) -> None:
     assert (ran.code, "--txid is for blocks in files or of a node" in ran.err) == (2, True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
 @pytest.mark.parametrize("is_rest", [True, False])
 @pytest.mark.parametrize("span", [(), ("--from-height", 104, "--to-height", 106)])

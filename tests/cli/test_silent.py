@@ -228,6 +228,7 @@ def test_a_wrong_network_is_named_without_the_key(run: Any, tmp_path: Path, watc
     assert Wallet(network=REGTEST).scan_text not in ran.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["table", "jsonl", "csv"])
 def test_coins_tell_the_label(run: Any, tmp_path: Path, form: str) -> None:
     path, world = tmp_path / "wallet.db", SilentWorld()
@@ -282,6 +283,7 @@ async def watched(world: SilentWorld, folder: Path, *options: str) -> tuple[Http
     return server, out, err
 
 
+@pytest.mark.long
 def test_a_wallet_is_watched_by_a_tweak_server(tmp_path: Path) -> None:
     world = SilentWorld()
     world.send(REGTEST_WALLET.address(1))

@@ -52,6 +52,7 @@ def shown(raw: bytes) -> str:
     return txid(raw)[::-1].hex()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("action", ["balance", "coins", "history", "tx", "keychains"])
 def test_broken_pipe_ends_each_action_quietly(path: Path, action: str) -> None:
     txid = [shown(pay(1, (150_000_000, OURS)))] if action == "tx" else []
@@ -110,6 +111,7 @@ def test_csv_escapes_control_characters(run: Any, path: Path) -> None:
         assert all(line.isprintable() for line in out.splitlines())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("label", ["=1+1", "+1", "-1", "@SUM(A1)", "1-1", "rent"])
 def test_csv_label_is_no_formula(label: str, run: Any, path: Path) -> None:
     with Store.open(path, REGTEST) as store:
@@ -196,6 +198,7 @@ def test_a_transaction_by_its_txid(run: Any, path: Path) -> None:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -51,6 +51,7 @@ def test_a_compiled_list_gives_the_same_rows(run: Any, tmp_path: Path, chain: Gr
     assert (more.code, more.out) == (0, of_text.out)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
 def test_a_folder_takes_the_text_list_and_the_compiled_list(
@@ -113,6 +114,7 @@ def test_a_list_without_entries_or_with_descriptors_is_not_compiled(run: Any, tm
     assert not path.exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="needs /dev/stdin")
 @pytest.mark.parametrize("action", ["build", "verify"])
 def test_a_compiled_list_in_a_pipe_is_refused(tmp_path: Path, action: str) -> None:

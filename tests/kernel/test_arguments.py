@@ -91,6 +91,7 @@ def test_every_entry_that_takes_bytes_has_a_place() -> None:
     }
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("kernel", [native, reference])
 @places
 def test_every_buffer_counts_as_its_bytes(entry: Entry, path: Path, kernel: Callable[[], Kernel]) -> None:
@@ -130,6 +131,7 @@ def at_every_collection(change: Callable[[], None]) -> Iterator[None]:
         gc.callbacks.remove(changing)
 
 
+@pytest.mark.few(55)
 @places
 def test_changes_by_the_collector_do_not_affect_a_call(entry: Entry, path: Path) -> None:
     """The parts of a transaction are Python objects. Making them runs the collector, and that runs arbitrary code."""
@@ -158,6 +160,7 @@ def test_changes_by_the_collector_do_not_affect_a_call(entry: Entry, path: Path)
     assert not refusals
 
 
+@pytest.mark.few(9)
 @places
 def test_changes_by_another_thread_do_not_affect_a_call(entry: Entry, path: Path) -> None:
     raw = at(entry.arguments, path)

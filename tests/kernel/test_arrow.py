@@ -133,6 +133,7 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
     return producer, encoding, keys
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_random_column_equals_its_keys(kernel: Kernel, kind: str) -> None:
     for seed in range(ROUNDS):
@@ -517,6 +518,7 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
 }
 
 
+@pytest.mark.few(128)
 @pytest.mark.parametrize("case", MALFORMED)
 @pytest.mark.parametrize("method", ["update", "contains_many"])
 def test_an_inconsistent_producer_is_refused(kernel: Kernel, case: str, method: str) -> None:

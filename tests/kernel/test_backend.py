@@ -137,6 +137,7 @@ def ran_in(folder: Path, program: str, **variables: str) -> tuple[str, list[str]
     return ran.stdout, ran.stderr.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.native
 def test_package_that_hides_a_compiled_one_warns_once(folder: Path) -> None:
     native = importlib.import_module(NATIVE).__file__
@@ -155,6 +156,7 @@ def test_package_that_hides_a_compiled_one_warns_once(folder: Path) -> None:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.posix
 @pytest.mark.parametrize("is_checkout", [True, False])
 def test_package_that_could_be_compiled_warns_once(folder: Path, is_checkout: bool) -> None:
@@ -169,10 +171,12 @@ def test_package_that_could_be_compiled_warns_once(folder: Path, is_checkout: bo
     assert f"The compiled kernel is not installed: {HINT}, then {then}" in warning
 
 
+@pytest.mark.long
 def test_pure_kernel_by_choice_never_warns(folder: Path) -> None:
     assert ran_in(folder, PROGRAM, SPVFILTER_BACKEND="pure") == ("0 pure\n", [])
 
 
+@pytest.mark.long
 @pytest.mark.posix
 def test_worker_processes_do_not_repeat_the_warning(folder: Path) -> None:
     printed, warnings = ran_in(folder, POOL)
@@ -249,6 +253,7 @@ def test_the_version_explains_how_to_get_the_compiled_kernel(wanted: Any, capsys
     assert capsys.readouterr().out == f"{first}\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["pure", pytest.param("native", marks=pytest.mark.native)])
 def test_the_backend_is_the_forced_one(name: str) -> None:
     ran = python("from spvfilter.kernel import BACKEND; print(BACKEND)", name)

@@ -35,6 +35,7 @@ def key_of(secret: int) -> bytes:
     return G if secret == 1 else bytes(reference().child_keys(G, tweaks(secret - 1)))
 
 
+@pytest.mark.few(1)
 @BOTH
 @settings(max_examples=20)
 @given(secret=st.integers(1, ORDER - 1), found=st.lists(st.one_of(_SECRETS, _SPARSE), max_size=4))
@@ -45,6 +46,7 @@ def test_child_is_the_key_of_the_sum_of_secrets(kernel: Kernel, secret: int, fou
     assert split(kernel.child_keys(parent, tweaks(*found))) == expected
 
 
+@pytest.mark.few(1)
 @BOTH
 def test_parent_that_equals_a_multiple_is_added_soundly(kernel: Kernel) -> None:
     for secret in (1, 2, 15, 16, ORDER - 1, ORDER - 16):

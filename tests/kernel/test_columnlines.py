@@ -77,6 +77,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[Layout], list[list[Any]]]:
     )
 
 
+@pytest.mark.few(1)
 @kernels
 @given(table=tables())
 def test_lines_are_read_by_python(kernel: Any, table: tuple[list[str], list[Layout], list[list[Any]]]) -> None:
@@ -144,6 +145,7 @@ def test_columns_have_the_same_number_of_rows(kernel: Any) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.native
 @given(table=tables(), at=st.integers(0, 3), cut=st.integers(0, 9), form=st.sampled_from([CSV, JSON_LINES]))
 def test_both_kernels_agree_on_cut_columns(

@@ -300,6 +300,7 @@ def test_only_the_type_of_a_key_makes_it_an_integer(call: str, encoding: Encodin
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("width", [4, 8, 20])
 @pytest.mark.parametrize("room", [None, 40])

@@ -89,6 +89,7 @@ CALLED = [
 ]
 
 
+@pytest.mark.few(99)
 @pytest.mark.native
 @pytest.mark.parametrize("kernel", [native, reference])
 @pytest.mark.parametrize(("name", "entry"), CALLED, ids=lambda part: part if isinstance(part, str) else "")

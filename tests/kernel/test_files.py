@@ -68,6 +68,7 @@ def placed(write: Callable[[bytes], int], blocks: list[bytes], key: bytes = b"")
     return places
 
 
+@pytest.mark.few(1)
 @both
 @pytest.mark.parametrize("key", [b"", bytes(8), FILE_KEY])
 def test_read_returns_the_decoded_bytes_at_any_offset(kernel: Callable[[], Kernel], written: Any, key: bytes) -> None:

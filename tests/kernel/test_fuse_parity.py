@@ -35,6 +35,7 @@ def built(kernel: Kernel, hashes: bytes, bits: int, seed: int, shape: tuple[int,
     return done, bytes(table) if done else b""
 
 
+@pytest.mark.long
 @given(st.integers(0, 400), st.sampled_from([8, 16, 32]), st.integers(0, 0xFFFFFFFF), st.randoms())
 def test_both_kernels_build_the_same_table(count: int, bits: int, seed: int, rng: random.Random) -> None:
     numbers = [rng.randbytes(8) for _ in range(count)]
@@ -139,6 +140,7 @@ BATCHES: list[tuple[Encoding, Any, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("family", [Family.FAST, Family.SIPHASH, Family.CUSTOM])
 @pytest.mark.parametrize("number", range(len(BATCHES)))
 @pytest.mark.parametrize("method", ["contains_many", "hash_many"])

@@ -202,6 +202,7 @@ async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> N
     assert everything(tmp_path / "cluster") == expected
 
 
+@pytest.mark.long
 async def test_a_lost_scheduler_is_named_and_the_scan_resumes(
     own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +329,7 @@ def answering(answer: object) -> Callable[..., object]:
     return lambda *args: answer
 
 
+@pytest.mark.long
 async def test_a_wrong_answer_of_a_worker_is_refused(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

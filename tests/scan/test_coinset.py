@@ -130,6 +130,7 @@ async def test_coins_of_real_chains_are_those_of_a_dictionary(tmp_path: Path) ->
             assert not (out / "coins").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(2, 6, 60)))
 async def test_coins_are_those_of_a_dictionary(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)

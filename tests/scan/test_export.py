@@ -99,6 +99,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.glob("*/*/*.parquet")}
 
 
+@pytest.mark.long
 @pytest.mark.vectors
 async def test_every_real_block_has_the_rows_of_bitcoinlib(tmp_path: Path) -> None:
     for number, block in enumerate(each for each in single_blocks() if len(each.raw) < effort(300_000, 300_000, 10**7)):

@@ -57,6 +57,7 @@ async def kept_late(blocks: BlockSource | RawBlocks, jobs: int, *, in_order: boo
     return counts[len(counts) // 2 :]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", [1, 3])
 async def test_an_endless_stream_keeps_no_hits(jobs: int) -> None:
     """A thread that the system has stopped for a moment holds its batch: the least count does not depend on that."""

@@ -111,6 +111,7 @@ class Elsewhere(Threads):
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("undo", [True, False])
 async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
     watch, blocks, spent = chain_in(tmp_path / "data", undo=undo)

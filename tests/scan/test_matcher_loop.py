@@ -69,6 +69,7 @@ async def assert_the_loop_stays_free(work: Callable[[], Awaitable[object]]) -> N
         assert lag < max(LAG_S, 3 * any_thread)
 
 
+@pytest.mark.few(2)
 @pytest.mark.vectors
 @pytest.mark.usefixtures("threads_of_this_kernel")
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ async def test_binary_hashes_are_the_bytes_of_the_text(tmp_path: Path) -> None:
     assert to_arrow(tmp_path / "binary").schema.field("txid").type == pa.binary(32)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("binary", [True, False])
 async def test_growing_scan_has_the_bytes_of_a_scan_from_scratch(tmp_path: Path, binary: bool) -> None:
     chain, is_sorted = GrowingChain(tmp_path / "blocks", 3, states_heights=False), []
@@ -137,6 +138,7 @@ def many_rows(path: Path) -> PartFile:
     return PartFile(path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("most", [1 << 26, 1])
 def test_row_groups_have_every_hit_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Each row group has ROWS rows, or a block fills the memory that it may take."""

@@ -178,6 +178,7 @@ def small_lists_are_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "READ_BELOW", 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("small_lists_are_mapped")
 @pytest.mark.parametrize("change", ["replaced", "removed"])
 async def test_processes_keep_a_compiled_list_that_was_replaced(tmp_path: Path, change: str) -> None:
@@ -650,6 +651,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["dying", "killed"])
 def test_dead_processes_leave_no_process_waiting(tmp_path: Path, how: str) -> None:
     """The watch list is larger than a pipe.

@@ -133,6 +133,7 @@ def on_disk(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("undo", ["require", "off"])
 async def test_a_scan_of_urls_leaves_the_same_bytes(memory: str, s3: str, tmp_path: Path, undo: str) -> None:
     watch, files = contents(1)
@@ -166,6 +167,7 @@ def test_an_export_of_a_bucket_equals_that_of_a_disk(
     assert all((tables / "bucket" / path).read_bytes() == (tables / "disk" / path).read_bytes() for path in paths)
 
 
+@pytest.mark.long
 def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     watch, files = contents(2, b"")
     watch.save(tmp_path / "list")

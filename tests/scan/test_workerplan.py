@@ -147,6 +147,7 @@ async def test_machines_scan_their_files_and_shared_blocks_once(machines: Machin
         await scan_cluster(client, again, watch, tmp_path / "out")  # the scan resumes with the finished parts
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("undo", [True, False])
 async def test_scan_grows_with_the_files_of_the_machines(machines: Machines, tmp_path: Path, undo: bool) -> None:
     """Both machines have the chain in their own files. The second machine lags by two blocks."""
@@ -253,6 +254,7 @@ def test_heights_that_no_worker_has_are_named(
     assert cli.main(again) == 0
 
 
+@pytest.mark.long
 @pytest.mark.columns
 def test_an_export_reads_the_files_of_each_machine(
     machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]

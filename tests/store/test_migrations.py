@@ -145,6 +145,7 @@ class Failing:
         return self._db.in_transaction
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_failure_at_any_statement_changes_nothing(

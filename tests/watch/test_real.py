@@ -133,6 +133,7 @@ def draw(rng: random.Random, blocks: list[CBlock], kinds: str) -> tuple[WatchLis
     return watch, wallet
 
 
+@pytest.mark.few(8)
 @real_block_cases()
 def test_matches_in_real_blocks_equal_the_oracle(block: RealBlock) -> None:
     rng = random.Random(block.hash)

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.redis
 operations = pytest.mark.parametrize("operation", OPERATIONS)
 
 
-@pytest.mark.few(10)
 @operations
 async def test_a_filter_created_again_with_another_shape_is_refused(
     client: Redis, remote: RedisBloomFilter, operation: str

@@ -33,7 +33,6 @@ def filled(shape: dict[str, Any], count: int = 50) -> BloomFilter:
     return made
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_filter_of_another_shape_takes_the_place(
     client: Redis, remote: RedisBloomFilter, shape: dict[str, Any]
@@ -58,7 +57,6 @@ async def test_filter_of_another_shape_takes_the_place(
     assert await client.keys() == []
 
 
-@pytest.mark.few(9)
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_every_operation_notices_the_new_filter(client: Redis, remote: RedisBloomFilter, operation: str) -> None:
     reader = await RedisBloomFilter.open(client, "f")

@@ -117,6 +117,7 @@ def test_check_prints_lines_in_or_not_in_the_filter(made: Path, invert: tuple[st
     assert made.read_bytes() == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["lines", "filter", "counting", "text filter", "fifo"])
 def test_allowed_lines_are_never_in_the_filter(made: Path, tmp_path: Path, kind: str) -> None:
     allow = tmp_path / "allow"

@@ -16,6 +16,7 @@ from support.processes import LINES, process
 SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -296,6 +297,7 @@ WITHOUT_PRIVILEGE = (  # other users than root lack CAP_DAC_OVERRIDE and CAP_DAC
 )
 
 
+@pytest.mark.long
 def test_missing_permissions_are_reported_before_reading(tmp_path: Path, made: Path, lines: Path) -> None:
     tmp_path.chmod(0o500)
     try:

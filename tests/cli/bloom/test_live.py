@@ -61,6 +61,7 @@ def test_a_line_is_printed_immediately() -> None:
         assert child.wait(timeout=60) == 0
 
 
+@pytest.mark.long
 def test_dedupe_needs_the_same_memory_for_many_lines() -> None:
     code = (
         "import pathlib, re, sys; from spvfilter.cli import main; code = main(); print(*re.findall(r'VmHWM:\\s*(\\d+)"
@@ -90,6 +91,7 @@ def test_an_interrupted_dedupe_remembers_exactly_the_printed_lines(kept: Path, n
     assert printed + ran.stdout == numbers.read_bytes()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("times", "out"), [(1, b"a\nb\n"), (2, b"")], ids=["once", "twice"])
 def test_only_the_first_interrupt_waits_for_the_batch(kept: Path, times: int, out: bytes) -> None:
     interrupted = (
@@ -118,6 +120,7 @@ def test_an_ignored_interrupt_stays_ignored(kept: Path) -> None:
         assert child.wait(timeout=60) == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("action", ["add", "create"])
 def test_an_interrupted_add_or_create_changes_no_file(kept: Path, action: str) -> None:
     before = kept.read_bytes()
@@ -157,6 +160,7 @@ def test_a_full_output_disk_leaves_the_filter_usable(kept: Path, numbers: Path) 
     assert process("bloom", "info", kept).returncode == 0
 
 
+@pytest.mark.long
 def test_closed_streams_cause_one_line(kept: Path) -> None:
     before = kept.read_bytes()
     for argv in (["add", kept], ["check", kept], ["dedupe"], ["dedupe", kept]):
@@ -165,6 +169,7 @@ def test_closed_streams_cause_one_line(kept: Path) -> None:
     assert kept.read_bytes() == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "code", ["import sys; from spvfilter.cli import main; sys.exit(main())", WITHOUT_RICH], ids=["rich", "plain"]
 )

@@ -138,6 +138,7 @@ def test_a_scalable_filter_accepts_any_number_of_lines(redis: Any, tmp_path: Pat
     assert redis("check", "g", whole).out == ""
 
 
+@pytest.mark.long
 @needs_redis
 def test_two_processes_share_one_filter(redis: Any, server: RedisServer) -> None:
     assert redis("create", "seen", *SHAPE).code == 0
@@ -173,6 +174,7 @@ def test_lines_above_the_capacity_cause_a_warning(redis: Any, tmp_path: Path) ->
     assert (again.code, again.out) == (2, "")
 
 
+@pytest.mark.few(1)
 @needs_redis
 @pytest.mark.parametrize(
     ("argv", "said"),
@@ -307,6 +309,7 @@ def test_a_lost_connection_is_one_line(tmp_path: Path) -> None:
         assert said.count(b"\n") == 1
 
 
+@pytest.mark.few(1)
 @needs_redis
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 @pytest.mark.parametrize("stuck", [False, True])
@@ -338,6 +341,7 @@ def test_a_second_interrupt_ends_a_stuck_command(tmp_path: Path, stuck: bool, co
             assert child.stderr.read() == b"spvfilter: interrupted\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 def test_an_interrupt_ends_the_wait_for_a_response(code: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -96,6 +96,7 @@ def test_tables_show_the_same_values_as_json(run: Any) -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "code", ["", "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"]
 )
@@ -120,6 +121,7 @@ def test_a_picture_needs_only_matplotlib(run: Any, tmp_path: Path, monkeypatch: 
     assert run("bloom", "size", *SHAPE).code == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.plot
 @pytest.mark.parametrize(
     "argv",

@@ -99,6 +99,7 @@ def test_prevouts_give_a_real_blocks_published_filter(run: Any, case: dict[str, 
     assert made["filter_header"] is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.vectors
 @pytest.mark.parametrize("name", ["mainnet_000000_000255", "testnet3_000000_000459"])
 def test_undo_files_give_the_published_filters_of_any_range(run: Any, name: str, tmp_path: Path) -> None:

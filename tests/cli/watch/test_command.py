@@ -185,6 +185,7 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
     assert synced["sequence"] >= dropped["sequence"]
 
 
+@pytest.mark.long
 def test_payments_are_reported_when_they_arrive_and_disappear() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -216,6 +217,7 @@ def test_payments_are_reported_when_they_arrive_and_disappear() -> None:
             assert child.wait(timeout=20) == 143
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shown_as", ["jsonl", "table"])
 def test_replaced_payment_has_a_line(shown_as: str) -> None:
     node = RegtestNode()
@@ -240,6 +242,7 @@ def test_replaced_payment_has_a_line(shown_as: str) -> None:
         node.close()
 
 
+@pytest.mark.long
 def test_disconnected_payment_is_pending_again_in_a_table() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -264,6 +267,7 @@ def test_one_node_under_two_names_is_one_peer(node: NodeProcess) -> None:
     assert {event["completeness"] for event in events[:-1]} == {"1 peer"}
 
 
+@pytest.mark.long
 def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -318,6 +322,7 @@ def test_a_signal_ends_it_cleanly_and_the_database_is_free(
     assert values(once(node.place, "--db", tmp_path / "wallet.db", "--replay")[1]) == [(111, 70_000), (112, 1_234)]
 
 
+@pytest.mark.long
 def test_a_signal_ends_the_wait_for_a_node() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         place = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -379,6 +384,7 @@ def test_filter_warning_is_printed_once_a_run(node: NodeProcess, tmp_path: Path)
         )
 
 
+@pytest.mark.long
 def test_height_above_the_tip_starts_at_the_next_block() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -401,6 +407,7 @@ def test_height_above_the_tip_starts_at_the_next_block() -> None:
             assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
 
 
+@pytest.mark.long
 def test_full_disk_is_one_line_and_loses_nothing(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     for room in (30_000, 70_000):  # bytes of a file
@@ -422,6 +429,7 @@ def test_once_gives_up_without_a_node() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_node_without_filters_is_of_no_use() -> None:
     code = (
         "import asyncio, sys, threading\n"
@@ -446,6 +454,7 @@ def test_a_node_without_filters_is_of_no_use() -> None:
     assert last == "spvfilter: gave up: no usable node for 0.5 s"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 def test_once_gives_up_without_progress(mode: str) -> None:
     """The only node is pruned, and lacks the block of a payment."""
@@ -476,6 +485,7 @@ def test_once_gives_up_without_progress(mode: str) -> None:
     assert last == "spvfilter: gave up: no progress for 1 s"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", ["", WITHOUT_RICH])
 def test_terminal_shows_rows_balances_and_its_cursor(node: NodeProcess, code: str) -> None:
     ended, shown = on_terminal(
@@ -497,6 +507,7 @@ def test_a_terminal_gets_a_message_if_no_payment_was_found(node: NodeProcess) ->
     assert "height 124: nothing found" in shown
 
 
+@pytest.mark.long
 def test_a_pipe_that_breaks_ends_it_quietly() -> None:
     with node_process() as node, running("watch", "--network", "regtest", "--connect", node.place, ADDRESS) as child:
         events_until(child, "synced")

@@ -214,7 +214,6 @@ def test_a_transaction_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
             assert txid not in behaviour.kept or status(world, txid) is TxStatus.PENDING
 
 
-@pytest.mark.few(3)
 @MODES
 @pytest.mark.parametrize("is_private", [False, True])
 def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(

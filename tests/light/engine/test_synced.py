@@ -144,7 +144,6 @@ def test_one_wrong_peer_clock_delays_nothing_if_another_is_right(wrong: type[Ske
         assert not any("clock of this machine is" in str(each.error) for each in world.warnings)
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("wrong", [Fast, Slow])
 @pytest.mark.parametrize("others", [0, 1])
 def test_one_odd_clock_is_a_warning_with_the_peers_name(wrong: type[SkewedClock], others: int, tmp_path: Path) -> None:
