@@ -81,6 +81,7 @@ async def test_batches_are_the_matches_in_the_same_order(tmp_path: Path, seed: i
         assert again == watch
 
 
+@pytest.mark.few(4)
 @real_block_cases()
 async def test_a_real_block_is_printed_as_before(block: RealBlock) -> None:
     rng = random.Random(block.raw)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")
 # Gaps
 
 
+@pytest.mark.few(4)
 @SEEDS
 @JOBS
 async def test_unlinked_blocks_give_every_match_once(seed: int, jobs: int) -> None:
@@ -92,6 +93,7 @@ async def test_only_the_branch_with_the_most_work_counts(seed: int, jobs: int) -
         assert (matcher.report.segments, matcher.report.blocks) == (1, len(best))
 
 
+@pytest.mark.few(4)
 @SEEDS
 @JOBS
 async def test_a_stream_of_branches_names_its_stale_blocks(seed: int, jobs: int) -> None:

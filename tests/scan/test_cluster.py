@@ -88,6 +88,7 @@ async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Pa
     assert everything(tmp_path / "cluster") == expected
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sees", [True, False])
 async def test_workers_map_a_compiled_list_or_receive_it(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool
@@ -157,6 +158,7 @@ async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Pat
             assert everything(scan.directory) == expected
 
 
+@pytest.mark.long
 async def test_a_worker_that_dies_during_scatter_is_replaced(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +243,7 @@ async def test_a_lost_scheduler_is_named_and_the_scan_resumes(
     assert everything(out) == expected
 
 
+@pytest.mark.long
 async def test_a_cancelled_scan_leaves_no_tasks_and_resumes(two_workers: Cluster, tmp_path: Path) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
@@ -376,6 +379,7 @@ def test_the_command_scans_on_a_cluster(
     assert (tmp_path / "out" / "matches.csv").exists()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("address", "words"),
     [

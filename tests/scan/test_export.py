@@ -135,6 +135,7 @@ async def test_any_engine_gives_the_rows_of_bitcoinlib(tmp_path: Path, undo: boo
     assert_exported(tmp_path / "one", list(zip(blocks, heights, spent if undo else [None] * len(blocks), strict=True)))
 
 
+@pytest.mark.long
 async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) -> None:
     import duckdb
     import polars as pl
@@ -152,6 +153,7 @@ async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) ->
         assert frame["type"].to_list() == [row["type"] for row in rows]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_hex", [True, False])
 async def test_duckdb_reads_fewer_row_groups_for_a_hash(
     tmp_path: Path, is_hex: bool, monkeypatch: pytest.MonkeyPatch
@@ -195,6 +197,7 @@ async def test_unknown_heights_are_not_called_sorted(tmp_path: Path) -> None:
         assert facts(path)[1] == set()
 
 
+@pytest.mark.long
 async def test_hashes_are_text_in_hex_by_option(tmp_path: Path) -> None:
     chain_in(tmp_path / "data")
     plan = plan_of(tmp_path / "data")
@@ -257,6 +260,7 @@ async def test_a_growing_chain_gives_the_export_from_scratch(tmp_path: Path, see
         assert contents(tmp_path / "tables") == contents(tmp_path / f"scratch{number}")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moves", [0, 1, 5])
 async def test_an_export_killed_while_files_move_is_completed_later(
     tmp_path: Path, moves: int, monkeypatch: pytest.MonkeyPatch
@@ -312,6 +316,7 @@ async def test_files_that_are_gone_do_not_remove_rows(tmp_path: Path) -> None:
     assert contents(tmp_path / "tables") == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("harm", ["missing", "cut", "empty"])
 async def test_a_table_that_was_harmed_is_written_again(tmp_path: Path, harm: str) -> None:
     chain_in(tmp_path / "data")
@@ -381,6 +386,7 @@ async def test_two_exports_into_one_directory_exclude_each_other(tmp_path: Path)
     await first
 
 
+@pytest.mark.long
 async def test_a_damaged_block_is_a_problem_of_its_own(tmp_path: Path) -> None:
     blocks, spent = chain_in(tmp_path / "data")
     plan = plan_of(tmp_path / "data")
@@ -399,6 +405,7 @@ async def test_a_damaged_block_is_a_problem_of_its_own(tmp_path: Path) -> None:
     assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), spent, strict=True)))
 
 
+@pytest.mark.long
 async def test_a_damaged_undo_record_gives_nulls_and_a_problem(tmp_path: Path) -> None:
     blocks, spent = chain_in(tmp_path / "data")
     number = max(range(len(blocks)), key=lambda each: len(undo_of(spent[each])))
@@ -474,6 +481,7 @@ async def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeyp
     assert not (tmp_path / "tables").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["xored", "hex", "long records"])
 async def test_any_files_give_the_rows_of_bitcoinlib(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
@@ -497,6 +505,7 @@ async def test_any_files_give_the_rows_of_bitcoinlib(
     assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), known, strict=True)))
 
 
+@pytest.mark.long
 async def test_a_node_that_prunes_keeps_the_tables_and_adds_blocks(tmp_path: Path) -> None:
     chain = GrowingChain(tmp_path / "blocks", "pruned export")
     chain.mine(20)

@@ -47,6 +47,7 @@ async def of_files(watch: WatchList, folder: Path, **options: object) -> tuple[l
     return await found_by(matcher, BlockFiles(folder, **options)), matcher  # type: ignore[arg-type]
 
 
+@pytest.mark.few(1)
 @WAYS
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("ahead", [1, 16])
@@ -64,6 +65,7 @@ async def test_matches_equal_those_of_the_same_blocks_in_files(
     assert (report.by_undo, report.unseen) == (files.report.by_undo, 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "span",
     [
@@ -121,6 +123,7 @@ def all_scripts(raws: Iterable[bytes]) -> WatchList:
 # Spent coins from the node
 
 
+@pytest.mark.long
 async def test_an_older_node_is_asked_once_for_spent_outputs(core: CoreNode) -> None:
     core.spent = None
     matcher = Matcher(watched())
@@ -223,6 +226,7 @@ def script_of(core: CoreNode, height: int) -> bytes:
 # Failures during a scan
 
 
+@pytest.mark.few(1)
 @WAYS
 @pytest.mark.parametrize("seed", range(effort(1, 2, 100)))
 async def test_failed_requests_change_no_match(way: str, seed: int) -> None:
@@ -244,6 +248,7 @@ async def test_failed_requests_change_no_match(way: str, seed: int) -> None:
     assert pauses.told
 
 
+@pytest.mark.few(1)
 @WAYS
 async def test_a_node_that_stays_down_ends_the_scan(core: CoreNode, way: str) -> None:
     pauses = Pauses()

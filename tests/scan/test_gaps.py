@@ -47,6 +47,7 @@ async def direct(files: BlockFiles) -> ScanReport:
     return matcher.report
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_gaps_are_the_heights_that_no_file_has(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
