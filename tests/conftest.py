@@ -143,7 +143,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         folder = Path(spvfilter.__file__).parent
         reporter.write_line(f"testing spvfilter {spvfilter.__version__} in {folder} with the {BACKEND} kernel")
         if EFFORT == "quick":
-            reporter.write_line("without long tests, and with few examples; SPVFILTER_EFFORT=ci runs the rest")
+            reporter.write_line("without long and slow tests, and with few examples; SPVFILTER_EFFORT=ci runs the rest")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -171,17 +171,17 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests marked `long`, unless the effort is higher or their file is named."""
-    mark_long(items)
+    """Leave out tests marked `long` or `slow`, unless the effort is higher or their file is named."""
+    mark_slow(items)
     if EFFORT != "quick" or any(".py" in argument for argument in config.args) or config.option.markexpr:
         return
-    long = {item for item in items if item.get_closest_marker("long")}
-    config.hook.pytest_deselected(items=[*long])
-    items[:] = [item for item in items if item not in long]
+    waiting = {item for item in items if item.get_closest_marker("long") or item.get_closest_marker("slow")}
+    config.hook.pytest_deselected(items=[*waiting])
+    items[:] = [item for item in items if item not in waiting]
 
 
-def mark_long(items: list[pytest.Item]) -> None:
-    """Mark the cases of each test with the mark `few` as `long`, but for a few spread ones."""
+def mark_slow(items: list[pytest.Item]) -> None:
+    """Mark the cases of each test with the mark `few` as `slow`, but for a few spread ones."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("few") and not item.get_closest_marker("long"):
@@ -190,7 +190,7 @@ def mark_long(items: list[pytest.Item]) -> None:
         (mark,) = cases[0].iter_markers("few")
         short = spread(mark.args[0], len(cases), zlib.crc32(name.encode()))
         for number in {*range(len(cases))} - short:
-            cases[number].add_marker(pytest.mark.long)
+            cases[number].add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

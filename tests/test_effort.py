@@ -1,4 +1,4 @@
-"""Tests marked `long`, and most cases of tests marked `few`, run above the effort `quick` or if their file is named."""
+"""Tests marked `long` or `slow` run above the effort `quick`, or when their file is named."""
 
 from __future__ import annotations
 
@@ -39,9 +39,15 @@ def test_a_long_test_waits_for_more_effort(effort: str, arguments: list[str], co
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("arguments", "count"), [(["tests/simulation"], 1), ([FEW], 2), (["tests/simulation", "-m", "long"], 1)]
+    ("arguments", "count"),
+    [
+        (["tests/simulation"], 1),
+        ([FEW], 2),
+        (["tests/simulation", "-m", "slow"], 1),
+        (["tests/simulation", "-m", "not long"], 2),
+    ],
 )
-def test_most_cases_of_a_test_wait_for_more_effort(arguments: list[str], count: int) -> None:
+def test_slow_cases_wait_for_more_effort(arguments: list[str], count: int) -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *arguments]
     env = {**os.environ, "SPVFILTER_EFFORT": "quick"}
     ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)

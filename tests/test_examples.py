@@ -100,7 +100,7 @@ def test_seven_programs_are_short() -> None:
         assert 30 <= len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= longest
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_the_notebook_prints_the_outputs_that_it_shows(tmp_path: Path) -> None:
     notebook = json.loads((EXAMPLES / "export.ipynb").read_text(encoding="utf-8"))
@@ -196,7 +196,7 @@ def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
             thread.join()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.descriptors
 def test_watch_only_wallet_shows_balance_coins_and_history(tmp_path: Path, node: RegtestNode) -> None:
     arguments = (f"wpkh({ACCOUNT}/<0;1>/*)", "--network", "regtest", "--peer", node.address)
@@ -214,7 +214,7 @@ def test_watch_only_wallet_shows_balance_coins_and_history(tmp_path: Path, node:
     assert not shown[3].endswith(address)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_monitoring_serves_every_metric(tmp_path: Path, node: RegtestNode) -> None:
     pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
     node.mine(5)
@@ -292,7 +292,7 @@ def test_deposits_of_a_damaged_file_are_incomplete(tmp_path: Path) -> None:
     assert done.stderr.startswith("incomplete, do not close the books: ")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_addresses_paid_in_several_transactions_are_reused(tmp_path: Path) -> None:
     regtest = Regtest()
@@ -329,7 +329,7 @@ def site(folder: Path) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.redis
 def test_crawler_fetches_each_page_once(tmp_path: Path) -> None:
     pages = tmp_path / "site"
@@ -351,7 +351,7 @@ def test_crawler_fetches_each_page_once(tmp_path: Path) -> None:
         assert again == ["0 pages"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_app_tests_pass_without_this_repository_s_plugins() -> None:
     """The command of the documentation, in the checkout, as if pytest-asyncio were not installed."""
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider", "examples/test_app.py"]

@@ -59,7 +59,7 @@ def test_a_wallet_s_tests_run_with_it(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=4)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_page_s_test_runs_alone_without_a_warning(pytester: pytest.Pytester) -> None:
     (example,) = (
         part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0]
@@ -69,7 +69,7 @@ def test_the_page_s_test_runs_alone_without_a_warning(pytester: pytest.Pytester)
     ran.assert_outcomes(passed=1, warnings=0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_importing_the_package_imports_no_pytest() -> None:
     code = (
         "import sys, spvfilter; [getattr(spvfilter, name) for name in spvfilter.__all__]; sys.exit('pytest' in"

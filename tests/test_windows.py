@@ -68,7 +68,7 @@ def python(*arguments: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_module_is_imported_without_posix() -> None:
     files = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "_pyinstaller"]  # it needs PyInstaller
     paths = [path.relative_to(PACKAGE.parent).with_suffix("") for path in files]
@@ -105,7 +105,7 @@ def test_modules_of_posix_are_imported_in_one_place() -> None:
             assert not set(names) & {*windows.MODULES, "msvcrt"} or path.name == "_system.py", path
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_text_files_have_an_encoding() -> None:
     """The default encoding of Windows is not UTF-8."""
     python(

@@ -149,7 +149,7 @@ def test_a_filter_of_texts_refuses_byte_strings_first() -> None:
         BloomFilter(10, 0.1, encode="utf-8").update(np.array([b"a"]))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 @given(
     st.integers(1, 33).flatmap(

@@ -308,7 +308,7 @@ def test_every_float_rate_has_an_optimum(rate: float, capacity: int) -> None:
 # Simulation
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_simulation_confirms_the_exact_rate() -> None:
     rng, rounds = random.Random(1024), effort(4_000, 8_000, 40_000)
     places = range(1024)

@@ -93,7 +93,7 @@ def test_attributes_of_a_subclass_survive(kind: str, way: str) -> None:
     assert not hasattr(other, "unset")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_attributes_are_not_part_of_the_file() -> None:
     made = Plain("seen")
     assert bytes(made) == bytes(BloomFilter(100, 0.01))

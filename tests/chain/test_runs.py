@@ -74,7 +74,7 @@ def test_real_headers_are_judged_at_once_as_one_by_one(name: str, network: Netwo
     assert (error, tip.height, tip.hash) == ("", len(headers) // 80, sha256d(headers[-80:]))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.vectors
 def test_real_headers_across_the_changes_of_rules_are_judged_alike() -> None:
     raw = header_file("mainnet_150001_230000.bin")

@@ -125,7 +125,7 @@ def _place(raw: bytes) -> tuple[bytes, int]:
     return spent.txid, spent.index
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_refused_transaction_is_exit_code_1_with_reason(node: NodeProcess, db: Path) -> None:
     paid(node, db)
     raw = tx([TxIn(b"\x01" * 32, 0)], [TxOut(60_000, ELSEWHERE)])  # spends an output that does not exist
@@ -278,7 +278,7 @@ def linked_nodes() -> Iterator[tuple[Regtest, list[str]]]:
         loop.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_private_transaction_is_accepted_when_another_node_announces_it(run: Any, db: Path) -> None:
     with linked_nodes() as (chain, places):
         both = [word for place in places for word in ("--connect", place)]

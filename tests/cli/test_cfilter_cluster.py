@@ -67,7 +67,7 @@ def lines_in(out: Path) -> list[dict[str, object]]:
     return [json.loads(line) for path in sorted(out.iterdir()) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_cluster_builds_the_same_filters_once(
     worker: Cluster, blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ async def history(port: int) -> list[Any]:
         return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.posix
 def test_server_shows_the_wallet_until_an_interrupt(tmp_path: Path) -> None:
     (tmp_path / "watch.txt").write_text(f"{ADDRESS}\n")
@@ -59,7 +59,7 @@ def test_server_shows_the_wallet_until_an_interrupt(tmp_path: Path) -> None:
         assert (child.returncode, out, err) == (0, b"stopped\n", b"")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.posix
 def test_other_address_and_mode_bip37_give_warnings(tmp_path: Path) -> None:
     (tmp_path / "watch.txt").write_text(f"{ADDRESS}\n")
@@ -98,7 +98,7 @@ def test_wrong_arguments_are_refused(run: Any, argv: list[str], said: str, tmp_p
     assert said in ran.err
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.posix
 def test_status_names_a_server_that_accepts_no_session(tmp_path: Path) -> None:
     (tmp_path / "watch.txt").write_text(f"{ADDRESS}\n")

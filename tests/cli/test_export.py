@@ -43,7 +43,7 @@ def columns_in(directory: Path, table: str) -> list[str]:
     return names
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_an_export_writes_four_tables_and_says_so(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out")
@@ -117,7 +117,7 @@ def scratch(run: Run, words: tuple[object, ...], folder: Path) -> dict[str, list
     return rows_in(folder)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -129,7 +129,7 @@ def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -
     assert not (out / "transactions").exists()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")

@@ -47,7 +47,7 @@ def of_files(run: Run, core: CoreNode, folder: Path, *options: object) -> dict[s
     return rows_in(folder / "out")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_tables_of_a_node_are_those_of_its_files(run: Run, core: CoreNode, tmp_path: Path) -> None:
     words = ("export", core.url, *REGTEST, "--out", tmp_path / "out", "--balances")
     ran = run(*words)
@@ -63,7 +63,7 @@ def test_the_tables_of_a_node_are_those_of_its_files(run: Run, core: CoreNode, t
     assert [row["number"] for row in rows_in(tmp_path / "some")["blocks"]] == list(range(105, 114))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_by_rpc_nulls_are_named_unless_the_node_tells(run: Run, core: CoreNode, tmp_path: Path) -> None:
     core.rest = False
     words = ("export", core.url, *REGTEST, "--user", f"{USER}:{PASSWORD}", "--out")
@@ -77,7 +77,7 @@ def test_by_rpc_nulls_are_named_unless_the_node_tells(run: Run, core: CoreNode, 
     assert rows_in(tmp_path / "with") == of_files(run, core, tmp_path / "files")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_blocks_that_a_node_has_pruned_are_named(run: Run, core: CoreNode, tmp_path: Path) -> None:
     core.pruned_below = 50
     ran = run("export", core.url, *REGTEST, "--out", tmp_path / "out")

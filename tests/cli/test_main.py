@@ -493,7 +493,7 @@ def test_a_label_is_written_as_utf_8_in_any_locale(block_file: Path, watch_file:
     assert "Spar\u2011Büchse\n".encode() in child.stdout
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_terminal_without_rich_is_plain() -> None:
     code, screen = on_terminal("demo", code=WITHOUT_RICH)
     assert code == 0

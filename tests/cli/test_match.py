@@ -342,7 +342,7 @@ async def test_silent_publisher_is_reported(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_stream_goes_on_after_the_mempool(core: CoreNode, tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     core.mempool = {txid(PAYMENTS[0]): PAYMENTS[0]}
@@ -356,7 +356,7 @@ async def test_stream_goes_on_after_the_mempool(core: CoreNode, tmp_path: Path) 
             await interrupted(child)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_mempool_is_followed_without_zmq(core: CoreNode) -> None:
     core.mempool = {txid(PAYMENTS[0]): PAYMENTS[0]}
     code = f"import spvfilter.cli.match.sources as s; s._POLL_S = 0.05; {WITH_SIGINT}"

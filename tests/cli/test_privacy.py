@@ -66,7 +66,7 @@ def test_a_database_s_filter_has_the_database_s_parameters(run: Any, tmp_path: P
     assert (other["capacity"], other["nominal_fp_rate"]) == (1_024, 0.01)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.plot
 def test_the_picture_is_a_png_file(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "privacy.png"

@@ -86,7 +86,7 @@ def test_a_missing_compressed_file_is_named(run: Any, watch_file: Path) -> None:
     assert (ran.code, ran.err) == (2, "spvfilter: absent.gz: No such file or directory\n")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.posix
 def test_pipe_is_scanned_as_standard_input_is(watch_file: Path, block_file: Path) -> None:
     reading, writing = os.pipe()

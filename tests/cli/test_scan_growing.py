@@ -164,7 +164,7 @@ def test_option_that_does_not_fit_is_one_line(
     assert not growing.out.exists()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_follow_scans_new_blocks_until_interrupt(run: Callable[..., Any], tmp_path: Path) -> None:
     growing = Growing(tmp_path, has_undo=False)
     with started(*growing.words, "--out", growing.out, "--follow", "--every", 1) as (child, lines):

@@ -244,7 +244,7 @@ def test_the_extra_is_named(core: CoreNode, run: Callable[..., Any], monkeypatch
     assert len(ran.err.splitlines()) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
     """In a process of its own, woken by ZMQ, until it is interrupted."""
     regtest = paid_regtest()

@@ -57,7 +57,7 @@ def test_each_transaction_is_found_in_its_block(scan: Any, chain: Sequence[bytes
     assert (ran.code, f": {len(expected)} of {len(expected)} transactions found" in ran.err) == (0, True)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[bytes]) -> None:
     first, *_, last = places(chain)
     lines = f"# a comment\n\n{last['txid']}\r\n{first['txid'].upper()}\n{'00' * 32}".encode()
@@ -73,7 +73,7 @@ def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[byte
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_table_fits_the_terminal(block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
     digest = places(chain)[0]["txid"]
     (tmp_path / "txids").write_text(digest)

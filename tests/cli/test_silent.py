@@ -283,7 +283,7 @@ async def watched(world: SilentWorld, folder: Path, *options: str) -> tuple[Http
     return server, out, err
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_wallet_is_watched_by_a_tweak_server(tmp_path: Path) -> None:
     world = SilentWorld()
     world.send(REGTEST_WALLET.address(1))

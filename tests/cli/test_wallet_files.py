@@ -73,7 +73,7 @@ def test_file_that_derives_too_many_keys_is_refused(run: Any, tmp_path: Path) ->
     assert run("filterload", "--watch", path, "--max-derivations", 1_000).code == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_birthday_of_a_wallet_file_is_named_with_the_option(run: Any, tmp_path: Path) -> None:
     block = tmp_path / "block.hex"
     block.write_text("00")

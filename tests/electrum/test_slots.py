@@ -103,7 +103,7 @@ SIZES = st.tuples(st.integers(0, 8), st.sampled_from([10, LARGE]))
 MESSAGES = st.lists(st.tuples(st.lists(SIZES, min_size=1, max_size=5), st.booleans()), min_size=1, max_size=4)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), MESSAGES), min_size=1, max_size=4))
 def test_every_message_of_every_session_is_answered(

@@ -69,7 +69,7 @@ def random_filter(rng: random.Random, txs: Sequence[CTransaction]) -> Filter:
     return made
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.vectors
 def test_real_transactions_are_judged_like_the_oracle() -> None:
     rng = random.Random(37)

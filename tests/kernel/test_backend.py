@@ -137,7 +137,7 @@ def ran_in(folder: Path, program: str, **variables: str) -> tuple[str, list[str]
     return ran.stdout, ran.stderr.splitlines()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.native
 def test_package_that_hides_a_compiled_one_warns_once(folder: Path) -> None:
     native = importlib.import_module(NATIVE).__file__
@@ -171,12 +171,12 @@ def test_package_that_could_be_compiled_warns_once(folder: Path, is_checkout: bo
     assert f"The compiled kernel is not installed: {HINT}, then {then}" in warning
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_pure_kernel_by_choice_never_warns(folder: Path) -> None:
     assert ran_in(folder, PROGRAM, SPVFILTER_BACKEND="pure") == ("0 pure\n", [])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.posix
 def test_worker_processes_do_not_repeat_the_warning(folder: Path) -> None:
     printed, warnings = ran_in(folder, POOL)

@@ -145,7 +145,7 @@ def test_columns_have_the_same_number_of_rows(kernel: Any) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.native
 @given(table=tables(), at=st.integers(0, 3), cut=st.integers(0, 9), form=st.sampled_from([CSV, JSON_LINES]))
 def test_both_kernels_agree_on_cut_columns(

@@ -62,7 +62,7 @@ def refused(call: Callable[[bytes], object], raw: bytes) -> bool:
 # Truncation
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.vectors
 def test_truncation_at_every_byte_of_a_small_real_block_raises() -> None:
     small = [block.raw for block in all_blocks() if len(block.raw) <= 10_000]

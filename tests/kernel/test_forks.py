@@ -106,7 +106,7 @@ BOAT = "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"
 LINES = b"".join(b"%s,label %d\n" % (BOAT.encode(), number) for number in range(2_000))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_table_is_consistent_in_a_child_forked_during_changes() -> None:
     others = [b"%d" % number for number in range(3_000)]
     boat = native().decode_address(BOAT, 0, 5, "bc")
@@ -142,7 +142,7 @@ def test_a_table_is_consistent_in_a_child_forked_during_changes() -> None:
     children(child, add, learn, scan, before=renew)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_contended_table_can_be_dropped_in_a_child() -> None:
     tables = [filled()]
 
@@ -198,7 +198,7 @@ def test_a_filter_under_writes_can_be_used_in_a_child(kind: str, private: bool) 
     children(child, lambda: made.update(ROWS), lambda: made.update(ROWS[: 1 << 12]))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_grandchild_has_no_stuck_lock_either() -> None:
     table = filled()
 

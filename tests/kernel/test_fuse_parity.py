@@ -35,7 +35,7 @@ def built(kernel: Kernel, hashes: bytes, bits: int, seed: int, shape: tuple[int,
     return done, bytes(table) if done else b""
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @given(st.integers(0, 400), st.sampled_from([8, 16, 32]), st.integers(0, 0xFFFFFFFF), st.randoms())
 def test_both_kernels_build_the_same_table(count: int, bits: int, seed: int, rng: random.Random) -> None:
     numbers = [rng.randbytes(8) for _ in range(count)]

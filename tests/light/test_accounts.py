@@ -267,7 +267,7 @@ async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
             assert [each.account for each in await client.keychains()] == ["alice"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path: Path) -> None:
     path, large = tmp_path / "w.db", Keychain("large", lambda index: (script(1, index),), lookahead=30_000)
     async with Node() as node:
@@ -408,7 +408,7 @@ async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str,
             assert (await client.balance(account="alicia")).confirmed == 77
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)

@@ -415,7 +415,7 @@ def program(served: Served, tmp_path: Path, body: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_program_that_never_leaves_its_client_ends(served: Served, tmp_path: Path) -> None:
     ran = program(served, tmp_path, "client.__enter__(); synced(); print(client.tip_height)")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{served.regtest.height}\n", "")
@@ -457,7 +457,7 @@ def test_no_thread_is_left_after_the_exit(served: Served, monkeypatch: pytest.Mo
     assert set(threading.enumerate()) == before
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_forked_child_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
     ran = program(served, tmp_path, FORK)
     said = "NotRunningError the client runs in another process: a forked child needs its own client\nleft\n"

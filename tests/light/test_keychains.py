@@ -184,7 +184,7 @@ async def test_the_next_run_searches_for_an_unstored_window(
             assert await indexes(client) == [45, 30]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
 async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
     async with Node() as node:

@@ -129,7 +129,7 @@ async def test_a_reorganization_withdraws_old_matches_and_finds_new_ones(
     await reorganise(depth, stopped, tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_reorganization_of_2016_blocks(tmp_path: Path) -> None:
     await reorganise(effort(250, 300, 2_016), True, tmp_path)
 
@@ -206,7 +206,7 @@ async def test_new_blocks_are_followed_one_by_one() -> None:
         assert run.books.confirmed() == world.scan()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_fifty_hits_in_one_block_cause_few_new_filters() -> None:
     world = World(10, mature=160)
     async with Node(world.regtest) as node, running(world, node) as run:

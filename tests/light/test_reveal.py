@@ -350,7 +350,7 @@ async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, 
             assert lost not in given
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches: list[int]) -> None:
     path = tmp_path / "w.db"
     async with Node() as node:
@@ -371,7 +371,7 @@ async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches:
 # Refused calls
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
 async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None:
     async with Node() as node:

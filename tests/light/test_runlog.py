@@ -131,7 +131,7 @@ def test_an_hour_without_network_takes_one_line(virtual: Logged, caplog: pytest.
     assert len(having("s without a peer", lines(caplog))) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_silence_of_all_peers_is_logged_once(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
     virtual.pass_time(1_810)  # the tip is old, so the client has requested new blocks
@@ -142,7 +142,7 @@ def test_silence_of_all_peers_is_logged_once(virtual: Logged, caplog: pytest.Log
     assert having("no longer synced", lines(caplog)) == [f"no longer synced: no connected peer confirms block {height}"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_feelers_and_their_failures_are_not_logged(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.pass_time(7_200)
     assert len(virtual.dials) > 20
@@ -196,7 +196,7 @@ def test_a_ban_and_a_warning_are_logged(caplog: pytest.LogCaptureFixture) -> Non
     client.store.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @given(text=st.text(max_size=50))
 def test_text_of_peers_is_escaped(text: str) -> None:
     client = Client(Swarm(2))

@@ -121,7 +121,7 @@ def scripts_from(first: int) -> Callable[[int], bytes]:
     return lambda index: script_at(first + index)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_cancelled_leave_takes_all_changes() -> None:
     async with Node() as node:
         fund(node, 1, 1)

@@ -206,7 +206,7 @@ async def test_a_reorganization_moves_a_payment(tmp_path: Path) -> None:
         check_tweak(coin)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_new_label_searches_earlier_blocks_again(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     world.send(WALLET.address(), WALLET.address(7))

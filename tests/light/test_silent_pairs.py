@@ -88,7 +88,7 @@ async def test_a_scan_key_is_refused_in_a_running_bip37_client(tmp_path: Path) -
         assert SECRET not in path.read_bytes()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_wallet_of_bip37_gains_a_scan_key(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     world.regtest.pay(TxOut(70_000, SCRIPT))

@@ -202,7 +202,7 @@ async def test_leaving_does_not_wait_for_a_stalled_server() -> None:
         assert (await run.client.status()).searched_height <= 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_labels_are_revealed_up_to_twenty(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     watch = watching()

@@ -89,7 +89,7 @@ async def test_waiting_events_are_yielded_in_order_and_whole() -> None:
     assert kept.reads == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_slow_stream_yields_every_wallet_event() -> None:
     kept = Kept()
     events = EventStream(kept.hub)

@@ -113,7 +113,7 @@ async def test_a_peer_without_new_headers_may_stay_silent(mode: str, tmp_path: P
                 assert found == world.scan()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_chain_with_a_full_last_headers_message_is_synced() -> None:
     world = World(13, mature=2_000)
     async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST)) as run:

@@ -173,7 +173,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @needs_fork
 def test_a_forked_child_has_threads_of_its_own() -> None:
     assert program(FORK).split() == ["parent", "0"]
@@ -246,7 +246,7 @@ print(threading.active_count())
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_blocking_clients_share_the_other_threads() -> None:
     loops, others, left = map(int, program(BLOCKING).split())
     assert loops == 30

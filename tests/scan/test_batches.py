@@ -122,7 +122,7 @@ async def test_lines_and_sums_of_a_batch(tmp_path: Path) -> None:
         batch.lines("table")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 async def test_a_batch_is_columns() -> None:
     watch = WatchList("regtest")

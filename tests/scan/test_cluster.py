@@ -158,7 +158,7 @@ async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Pat
             assert everything(scan.directory) == expected
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_worker_that_dies_during_scatter_is_replaced(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +204,7 @@ async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> N
     assert everything(tmp_path / "cluster") == expected
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_lost_scheduler_is_named_and_the_scan_resumes(
     own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +243,7 @@ async def test_a_lost_scheduler_is_named_and_the_scan_resumes(
     assert everything(out) == expected
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_cancelled_scan_leaves_no_tasks_and_resumes(two_workers: Cluster, tmp_path: Path) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
@@ -332,7 +332,7 @@ def answering(answer: object) -> Callable[..., object]:
     return lambda *args: answer
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_wrong_answer_of_a_worker_is_refused(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

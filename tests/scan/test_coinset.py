@@ -105,7 +105,7 @@ def plan_in(folder: Path, blocks: Sequence[bytes], magic: bytes = REGTEST.magic,
     return Plan.of(BlockFiles(folder, **options), REGTEST, part_size=2_000)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.vectors
 async def test_coins_of_real_chains_are_those_of_a_dictionary(tmp_path: Path) -> None:
     for number, (_, blocks) in enumerate(runs()):
@@ -150,7 +150,7 @@ async def test_coins_are_those_of_a_dictionary(tmp_path: Path, seed: int, monkey
     assert not list((tmp_path / "out" / "parts").glob("*merged*"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_the_table_of_coins_grows_with_the_chain(tmp_path: Path) -> None:
     blocks = rooted_chain(1)
     await TableExport(tmp_path / "out", plan_in(tmp_path / "data", blocks[:30]), ONE_TABLE, coins=True).run()

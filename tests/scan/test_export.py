@@ -99,7 +99,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.glob("*/*/*.parquet")}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.vectors
 async def test_every_real_block_has_the_rows_of_bitcoinlib(tmp_path: Path) -> None:
     for number, block in enumerate(each for each in single_blocks() if len(each.raw) < effort(300_000, 300_000, 10**7)):
@@ -135,7 +135,7 @@ async def test_any_engine_gives_the_rows_of_bitcoinlib(tmp_path: Path, undo: boo
     assert_exported(tmp_path / "one", list(zip(blocks, heights, spent if undo else [None] * len(blocks), strict=True)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) -> None:
     import duckdb
     import polars as pl
@@ -197,7 +197,7 @@ async def test_unknown_heights_are_not_called_sorted(tmp_path: Path) -> None:
         assert facts(path)[1] == set()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_hashes_are_text_in_hex_by_option(tmp_path: Path) -> None:
     chain_in(tmp_path / "data")
     plan = plan_of(tmp_path / "data")
@@ -386,7 +386,7 @@ async def test_two_exports_into_one_directory_exclude_each_other(tmp_path: Path)
     await first
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_damaged_block_is_a_problem_of_its_own(tmp_path: Path) -> None:
     blocks, spent = chain_in(tmp_path / "data")
     plan = plan_of(tmp_path / "data")
@@ -405,7 +405,7 @@ async def test_a_damaged_block_is_a_problem_of_its_own(tmp_path: Path) -> None:
     assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), spent, strict=True)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_damaged_undo_record_gives_nulls_and_a_problem(tmp_path: Path) -> None:
     blocks, spent = chain_in(tmp_path / "data")
     number = max(range(len(blocks)), key=lambda each: len(undo_of(spent[each])))
@@ -505,7 +505,7 @@ async def test_any_files_give_the_rows_of_bitcoinlib(
     assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), known, strict=True)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_node_that_prunes_keeps_the_tables_and_adds_blocks(tmp_path: Path) -> None:
     chain = GrowingChain(tmp_path / "blocks", "pruned export")
     chain.mine(20)

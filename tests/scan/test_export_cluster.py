@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path) -> None:
     _, blocks, records = ledger_chain(3)
     (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))

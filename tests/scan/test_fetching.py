@@ -87,7 +87,7 @@ async def test_a_range_equals_that_of_files(core: CoreNode, tmp_path: Path, span
     assert (matcher.report.blocks, matcher.report.unseen) == (files.report.blocks, files.report.unseen)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.vectors
 async def test_a_real_nodes_chain_matches_its_files() -> None:
     """The test uses 208 blocks of a real node, with a reorganization. Its undo file has the coins that they spend."""
@@ -123,7 +123,7 @@ def all_scripts(raws: Iterable[bytes]) -> WatchList:
 # Spent coins from the node
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_an_older_node_is_asked_once_for_spent_outputs(core: CoreNode) -> None:
     core.spent = None
     matcher = Matcher(watched())

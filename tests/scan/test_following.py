@@ -79,7 +79,7 @@ def identities(matches: list[Match]) -> list[tuple[object, ...]]:
     return [(match.kind, match.txid, match.index, match.height, match.block_hash, match.value) for match in matches]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_new_blocks_are_reported_after_their_matches() -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -127,7 +127,7 @@ async def test_a_reorganization_replaces_blocks(depth: int) -> None:
     assert identities(ledger.found) == identities(await as_in_files(core))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(effort(1, 2, 100)))
 async def test_random_reorganizations_end_with_the_matches_of_files(seed: int) -> None:
     rng = random.Random(seed)
@@ -251,7 +251,7 @@ async def test_a_reorganization_below_the_start_repeats_the_scan() -> None:
     assert ledger.disconnected == 14
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_endless_reorganizations_use_bounded_memory_and_pauses() -> None:
     regtest = Regtest(clock=iter_clock())
     regtest.mine(5)
@@ -285,7 +285,7 @@ def iter_clock() -> Callable[[], float]:
     return lambda: float(next(times))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_poll_makes_up_for_lost_notices(tmp_path: Path) -> None:
     """A real publisher. Some blocks have a notice, some only a gap in the numbers, and some a false notice.
 

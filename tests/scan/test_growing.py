@@ -544,7 +544,7 @@ async def test_processes_grow_to_the_same_bytes(tmp_path: Path) -> None:
     assert results(out) == await from_scratch(chain, out)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.dask
 @pytest.mark.usefixtures("nothing_of_distributed_is_left")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

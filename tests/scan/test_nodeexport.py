@@ -243,7 +243,7 @@ async def test_spent_outputs_come_from_the_blocks_in_json(tmp_path: Path, way: s
     assert {row["spent_block_number"] for row in expected["inputs"]} > {1}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_an_export_of_files_is_continued_from_the_node(tmp_path: Path) -> None:
     regtest = paid_regtest()
     blocks = chain_of(regtest)
@@ -265,7 +265,7 @@ async def test_an_export_of_files_is_continued_from_the_node(tmp_path: Path) -> 
     assert f"/rest/block/{core.hashes[5][::-1].hex()}.bin" not in {asked.path for asked in core.requests}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_pruned_node_gives_the_blocks_that_it_has(tmp_path: Path) -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest), pruned_below=50)
@@ -296,7 +296,7 @@ async def test_a_pruned_node_gives_the_blocks_that_it_has(tmp_path: Path) -> Non
             await export.run()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_block_pruned_during_the_export_is_an_error(tmp_path: Path) -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest), lacking={60})

@@ -167,7 +167,7 @@ def test_an_export_of_a_bucket_equals_that_of_a_disk(
     assert all((tables / "bucket" / path).read_bytes() == (tables / "disk" / path).read_bytes() for path in paths)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     watch, files = contents(2, b"")
     watch.save(tmp_path / "list")

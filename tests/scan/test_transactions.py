@@ -192,7 +192,7 @@ async def test_transactions_beyond_the_remembered_size_are_forgotten() -> None:
     assert identities(await found(Matcher(mine()), [children[0], parents[0]], remember=0)) == [(1, "output", 1)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_memory_stays_within_the_remembered_size() -> None:
     limit, count = 2_000_000, effort(20_000, 20_000, 1_000_000)
 

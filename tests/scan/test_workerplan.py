@@ -254,7 +254,7 @@ def test_heights_that_no_worker_has_are_named(
     assert cli.main(again) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_an_export_reads_the_files_of_each_machine(
     machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -144,7 +144,7 @@ def mutated(data: st.DataObject, txin: TxIn) -> TxIn:
 ALL_KINDS = [*kinds(), signing.tr_script(70), signing.sh(signing.pk(71)), signing.multi(3, range(72, 75))]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=effort(200, 1_000, 20_000))
 def test_mutated_inputs_are_judged_as_core_does(data: st.DataObject) -> None:

@@ -99,7 +99,7 @@ def signed_input(key: int, kind: int, number: int) -> tuple[build.TxIn, bytes]:
     return build.TxIn(txid, number, script_sig), build.p2pkh(hash160(public))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_random_transactions_agree_with_the_formulas_of_the_bip() -> None:
     draw = random.Random(352)
     scanner = SilentScanner(SCAN, raw_of(times(SPEND)), labels=[0, 1, 5])

@@ -94,7 +94,7 @@ def test_without_faults_no_peer_is_dropped(mode: Mode) -> None:
     assert outcome.tally.blocks >= 200
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_all_seeds_of_earlier_failures_are_read() -> None:
     plans = failed_before()
     assert len({replay(plan) for plan in plans}) == len(plans) >= 70
@@ -110,7 +110,7 @@ def test_a_life_has_restarts_reorganisations_and_liars() -> None:
         assert any(word in line for line in shown), word
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_life_has_only_the_faults_of_its_plan() -> None:
     shown: list[str] = []
     live(Plan(2, Mode.COMPACT, tuple(name for name in FAULTS if name not in ("kill", "disk"))), make, show=shown.append)

@@ -20,7 +20,7 @@ def test_foreign_transactions_change_no_request(mode: Mode, seed: int) -> None:
     assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_client_of_one_twin_sees_the_foreign_transactions() -> None:
     shown: list[str] = []
     assert live(Plan(1, Mode.COMPACT, twins=True), make, show=shown.append).violation is None

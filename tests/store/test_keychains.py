@@ -449,7 +449,7 @@ def test_no_private_key_is_stored(tmp_path: Path) -> None:
     assert all(b"cVpPVru" not in each.read_bytes() for each in tmp_path.iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.descriptors
 def test_stored_descriptor_of_one_key_is_parsed_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []

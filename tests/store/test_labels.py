@@ -43,7 +43,7 @@ def is_kept(label: Label) -> bool:
     return bool(label.label or label.other or label.origin or label.spendable is not None or label.type.startswith("f"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(records().filter(is_kept), max_size=8, unique_by=lambda label: label.ref))
 def test_every_record_survives(labels: list[Label]) -> None:

@@ -149,7 +149,7 @@ def test_a_fork_removes_coins_and_history(ledger: Ledger) -> None:
     assert [entry.txid for entry in ledger.store.views.history()] == [first]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_pending_sums_above_64_bits_are_kept(ledger: Ledger) -> None:
     """Each fake payment is within the limit of Bitcoin's money. Their sum is not."""
     for number in range(3):

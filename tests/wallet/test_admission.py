@@ -79,7 +79,7 @@ def test_own_transactions_are_always_admitted() -> None:
     assert len(wallet.books.intake.pool) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_component_of_65_foreign_transactions_loses_one_with_its_descendants() -> None:
     wallet = Wallet()
     raw = pay(10**6, coin(1))
@@ -310,7 +310,7 @@ def test_unmatched_child_of_a_confirmed_payment_stays_in_memory_only() -> None:
     assert len(wallet.books.intake.pool) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
     chain = [pay(10**6, coin(1), to=THEIRS)]
     for number in range(100):
@@ -324,7 +324,7 @@ def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
     assert len(announceable(wallet.books)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_orphanage_is_bounded_by_inputs() -> None:
     wallet = Wallet()
     for number in range(30):

@@ -288,7 +288,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @settings(max_examples=effort(15, 30, 2_000))
 @given(st.integers(0, 1 << 32), st.lists(st.sampled_from(STEPS), min_size=5, max_size=40))
 def test_events_and_database_agree_with_a_naive_recomputation(seed: int, steps: list[str]) -> None:

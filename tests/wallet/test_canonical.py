@@ -724,7 +724,7 @@ def _block(anchor: Anchor) -> Any:
     return bdk.BlockId(height=anchor.height, hash=bdk.BlockHash.from_bytes(anchor.block_hash))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.kyoto
 @pytest.mark.parametrize("seed", range(effort(1, 2, 40)))
 def test_bdk_finds_the_same_canonical_transactions(seed: int) -> None:

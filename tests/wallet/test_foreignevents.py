@@ -154,7 +154,7 @@ def stored(first: int, kinds: str) -> list[StoredEvent]:
     return [StoredEvent(number, 0, *names[kind]) for number, kind in enumerate(kinds, first)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     runs=st.lists(st.lists(st.text("bff", max_size=6), max_size=4), min_size=1, max_size=4),

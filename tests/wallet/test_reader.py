@@ -33,7 +33,7 @@ def read_elsewhere(path: Path) -> str:
     return told.stdout.strip()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_another_process_reads_each_commit(tmp_path: Path) -> None:
     path = tmp_path / "a wallet?.db"
     ledger = Ledger(path)
@@ -63,7 +63,7 @@ def test_a_reader_changes_nothing_and_blocks_no_writer(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_each_view_shows_one_moment(tmp_path: Path) -> None:
     """Each commit moves a coin from one label to another. No reader sees it under both labels or under none."""
     path = tmp_path / "w.db"

@@ -133,7 +133,7 @@ def test_record_names_the_fault_of_its_transaction(raw: bytes, fault: str | None
     assert (record.is_own, record.active_drop, record.anchors) == (False, None, frozenset())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_chain_in_one_block_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wallet, walked, true = Wallet(), list[int](), TxGraph.ancestors
     chain = [pay(10**6, coin(1))]

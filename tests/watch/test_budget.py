@@ -63,7 +63,7 @@ def test_a_file_within_its_budget_is_read(tmp_path: Path) -> None:
     assert len(load(tmp_path, "raw(51)", f"wpkh({PUBKEY})", most=1)) == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_four_thousand_keychains_fit_the_default_budget(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Keychain, "grow", lambda self, margin=0: [])
     watch = load(tmp_path, *(f"wpkh({KEY}/{number}/*)" for number in range(4_000)))

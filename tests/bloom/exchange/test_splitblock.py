@@ -104,7 +104,7 @@ def excluded(path: Path, key: int) -> list[bool]:
     return [row[0] for row in asked.fetchall()]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.columns
 def test_duckdb_answers_the_same_for_its_and_arrows_filters(written: Path, tmp_path: Path) -> None:
     import duckdb

@@ -35,7 +35,7 @@ def keys(start: int, count: int) -> list[bytes]:
     return [b"key %d of this test" % number for number in range(start, start + count)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_add_reports_new_keys_and_contains_finds_them(client: Redis) -> None:
     remote, local = await RedisBloomFilter.create(client, "urls", 1_000, 0.001), BloomFilter(1_000, 0.001)
     for key in keys(0, 200) + keys(100, 200):

@@ -210,7 +210,7 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[RedisServer, Redis]]:
             yield server, client
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_filter_in_a_cluster_is_in_one_slot(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (server, plain), RedisCluster(host="127.0.0.1", port=server.port) as client:
         local = BloomFilter(**SHAPE)

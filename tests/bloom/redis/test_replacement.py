@@ -70,7 +70,7 @@ async def test_every_operation_notices_the_new_filter(client: Redis, remote: Red
         await OPERATIONS[operation](reader)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_reads_never_fail_while_other_sizes_take_the_place(client: Redis) -> None:
     local = filled({"capacity": 100, "fp_rate": 0.01})
     writer = await RedisBloomFilter.create_from(client, "f", local, shard_size=100)

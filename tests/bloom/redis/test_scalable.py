@@ -53,7 +53,7 @@ async def test_the_rate_keeps_its_promise_at_any_size(client: Redis) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_only_one_of_many_writers_adds_a_key(server: RedisServer, client: Redis) -> None:
     batch = [b"key %d" % number for number in range(600)]
     await RedisScalableBloomFilter.create(client, "race", 10, 1e-6, shard_size=100)

@@ -28,7 +28,7 @@ def keys(start: int, count: int) -> list[bytes]:
     return [b"key %d of this test" % number for number in range(start, start + count)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_only_one_of_many_writers_adds_a_key(server: RedisServer, client: Redis) -> None:
     shape: dict[str, Any] = {"bits": 1 << 20, "hash_funcs": 7}  # 2,000 keys leave a rate of 10^-13
     batch, local = keys(0, 2_000), BloomFilter(**shape)
@@ -69,7 +69,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) -> None:
     words = [
         (sys.executable, "-c", _WRITER, server.url, first, last) for first, last in (("0", "900"), ("300", "1200"))

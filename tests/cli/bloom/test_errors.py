@@ -297,7 +297,7 @@ WITHOUT_PRIVILEGE = (  # other users than root lack CAP_DAC_OVERRIDE and CAP_DAC
 )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_missing_permissions_are_reported_before_reading(tmp_path: Path, made: Path, lines: Path) -> None:
     tmp_path.chmod(0o500)
     try:

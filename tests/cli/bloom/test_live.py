@@ -61,7 +61,7 @@ def test_a_line_is_printed_immediately() -> None:
         assert child.wait(timeout=60) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_dedupe_needs_the_same_memory_for_many_lines() -> None:
     code = (
         "import pathlib, re, sys; from spvfilter.cli import main; code = main(); print(*re.findall(r'VmHWM:\\s*(\\d+)"
@@ -160,7 +160,7 @@ def test_a_full_output_disk_leaves_the_filter_usable(kept: Path, numbers: Path) 
     assert process("bloom", "info", kept).returncode == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_closed_streams_cause_one_line(kept: Path) -> None:
     before = kept.read_bytes()
     for argv in (["add", kept], ["check", kept], ["dedupe"], ["dedupe", kept]):

@@ -138,7 +138,7 @@ def test_a_scalable_filter_accepts_any_number_of_lines(redis: Any, tmp_path: Pat
     assert redis("check", "g", whole).out == ""
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @needs_redis
 def test_two_processes_share_one_filter(redis: Any, server: RedisServer) -> None:
     assert redis("create", "seen", *SHAPE).code == 0

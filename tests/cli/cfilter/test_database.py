@@ -246,7 +246,7 @@ def test_an_empty_import_or_export_is_an_error(run: Any, db: Path, tmp_path: Pat
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_interrupted_import_resumes(lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     with running("cfilter", "import", "-", "--db", db, *NETWORK) as child:
         assert child.stdin is not None

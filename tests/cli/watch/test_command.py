@@ -185,7 +185,7 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
     assert synced["sequence"] >= dropped["sequence"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_payments_are_reported_when_they_arrive_and_disappear() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -242,7 +242,7 @@ def test_replaced_payment_has_a_line(shown_as: str) -> None:
         node.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_disconnected_payment_is_pending_again_in_a_table() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -267,7 +267,7 @@ def test_one_node_under_two_names_is_one_peer(node: NodeProcess) -> None:
     assert {event["completeness"] for event in events[:-1]} == {"1 peer"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -322,7 +322,7 @@ def test_a_signal_ends_it_cleanly_and_the_database_is_free(
     assert values(once(node.place, "--db", tmp_path / "wallet.db", "--replay")[1]) == [(111, 70_000), (112, 1_234)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_signal_ends_the_wait_for_a_node() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         place = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -384,7 +384,7 @@ def test_filter_warning_is_printed_once_a_run(node: NodeProcess, tmp_path: Path)
         )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_height_above_the_tip_starts_at_the_next_block() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
@@ -407,7 +407,7 @@ def test_height_above_the_tip_starts_at_the_next_block() -> None:
             assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_full_disk_is_one_line_and_loses_nothing(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     for room in (30_000, 70_000):  # bytes of a file
@@ -429,7 +429,7 @@ def test_once_gives_up_without_a_node() -> None:
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_node_without_filters_is_of_no_use() -> None:
     code = (
         "import asyncio, sys, threading\n"
@@ -507,7 +507,7 @@ def test_a_terminal_gets_a_message_if_no_payment_was_found(node: NodeProcess) ->
     assert "height 124: nothing found" in shown
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_pipe_that_breaks_ends_it_quietly() -> None:
     with node_process() as node, running("watch", "--network", "regtest", "--connect", node.place, ADDRESS) as child:
         events_until(child, "synced")

@@ -193,7 +193,7 @@ def test_a_tried_address_without_a_test_loses_its_place() -> None:
     assert book.entries[rival].tried
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_connected_tried_address_keeps_its_place_without_a_test() -> None:
     """A connected address is not dialled for a test, and was therefore taken for an absent one."""
     book, holder, rival = contested()

@@ -367,7 +367,7 @@ def test_blocks_below_an_ambiguous_block_are_unwitnessed_at_once(is_killed: bool
         assert world.has_found_all()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_announcements_during_a_filter_reload_cost_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

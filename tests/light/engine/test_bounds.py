@@ -367,7 +367,7 @@ def test_one_announcement_causes_a_bounded_number_of_block_lookups(monkeypatch: 
     assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_foreign_payments_leave_a_slow_database_to_the_search() -> None:
     run = Run(Mode.BIP37)
     books, queue = run.engine.books, queue_of(run.engine)
@@ -525,7 +525,7 @@ def foreign_tx(number: int, inputs: Sequence[bytes], value: int = 1_000) -> byte
     return tx([TxIn(each, 0) for each in inputs], [TxOut(value, OURS)] * number)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_thousand_conflicts_become_canonical_again_in_many_steps() -> None:
     run = Run(Mode.COMPACT)
     coins = [RNG.randbytes(32) for _ in range(500)]
@@ -557,7 +557,7 @@ def test_a_new_entry_matches_hundreds_of_unconfirmed_payments_in_steps() -> None
     assert sorted(found) == sorted(Transaction.parse(raw).txid for raw in payments)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("is_chain", first_of(1, False, True))
 def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -> None:
     run, payments = Run(Mode.COMPACT), [foreign_tx(1, [RNG.randbytes(32)])]
@@ -582,7 +582,7 @@ def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -
     assert sorted(gone) == sorted(Transaction.parse(raw).txid for raw in payments)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_overweight_foreign_transaction_waits_for_its_block() -> None:
     run = Run(Mode.COMPACT)
     heavy = foreign_tx(4_000, [RNG.randbytes(32)])  # 496 kWU

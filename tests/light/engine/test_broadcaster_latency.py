@@ -102,7 +102,7 @@ def test_one_default_node_answers_in_about_six_seconds(kind: Kind, tmp_path: Pat
     assert quantiles(took, n=10)[-1] < 18
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_three_default_nodes_answer_sooner(tmp_path: Path) -> None:
     took, refused = durations(tmp_path, [QuietInbound] * 3, effort(15, 40, 1_000))
     assert not refused

@@ -459,7 +459,7 @@ def test_a_dead_disputing_address_blocks_no_other_address() -> None:
     run.client.store.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_outage_does_not_stop_attempts_at_other_addresses() -> None:
     run = discovering(["203.1.113.77:8333"])
     dialled = dial(run, 600, lambda address: False)

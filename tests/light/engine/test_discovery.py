@@ -40,7 +40,7 @@ def test_one_address_per_group_and_host_is_connected(seed: int) -> None:
         assert sum(peer.purpose is Purpose.DISCOVERED for peer in made.ready) == 8
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_named_peers_come_first_and_may_share_a_group() -> None:
     swarm = Swarm(3)
     group = next(node.host.rsplit(".", 2)[0] for node in swarm.nodes if node.is_hostile)
@@ -161,7 +161,7 @@ def test_auto_sends_no_filter_while_compact_filters_may_be_found() -> None:
     assert all(node.services & Service.COMPACT_FILTERS for node in made.connected())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_auto_uses_bip37_if_no_address_serves_compact_filters() -> None:
     swarm = Swarm(5)
     for node in swarm.nodes:
@@ -203,7 +203,7 @@ def test_bans_of_discovered_addresses_are_bounded() -> None:
 # Restarts
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_two_longest_connected_peers_come_first_after_a_restart() -> None:
     with client(2) as made:
         made.start()
@@ -276,7 +276,7 @@ def test_the_same_peers_return_when_all_connections_break(lost: Exception) -> No
         assert not any(known.faults for known in book_of(made).entries.values())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_peer_that_leaves_early_is_not_dialled_repeatedly() -> None:
     with client(2) as made:
         made.start()
@@ -332,7 +332,7 @@ def test_new_addresses_are_tested_and_disconnected_now_and_then() -> None:
         ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_extra_peer_finds_withheld_blocks_above_a_stale_tip() -> None:
     swarm = Swarm(7)
     swarm.timeline.run(1.0)
@@ -359,7 +359,7 @@ def test_an_extra_peer_finds_withheld_blocks_above_a_stale_tip() -> None:
         assert swarm.timeline.now < 3 * 3_600
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_useless_extra_peer_is_replaced() -> None:
     with client(8) as made:
         made.start()

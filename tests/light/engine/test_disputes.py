@@ -231,7 +231,7 @@ class Roams(OneTooMany):
         return block.spent is not None and bool(self.change(block, set()))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_roaming_disputer_causes_a_bounded_number_of_searches(
     tmp_path: Path,
 ) -> None:

@@ -138,7 +138,7 @@ def test_few_dead_addresses_delay_auto_for_half_an_hour() -> None:
     world.client.store.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_attempts_while_offline_say_nothing_about_compact_filters() -> None:
     run = Run(Mode.AUTO)
     run.do(Lost(run.peer, ConnectionResetError("gone")))
@@ -166,7 +166,7 @@ def test_a_named_peer_is_never_dialled_as_a_discovered_one(lied: bool, port: int
     assert (NAMED in run.engine.pool.bans) is lied
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_dead_named_peers_do_not_disconnect_other_peers() -> None:
     client = Client(Swarm(1), named=[f"198.51.{number}.1:8333" for number in range(8)], mode=Mode.COMPACT)
     client.start()

@@ -19,7 +19,7 @@ def hashes_of(seed: int, count: int) -> bytes:
     return random.Random(seed).randbytes(32 * count)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 50) | st.integers(0, 6_000), st.integers(0, 50) | st.integers(0, 6_000))),
     st.integers(0, 1 << 32),

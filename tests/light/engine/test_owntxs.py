@@ -94,7 +94,7 @@ def test_a_schedule_forgets_nothing(plans: list[tuple[int, int]], most: int) -> 
     assert schedule.next_at == inf
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_step_looks_at_few_own_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each broadcast looked at all own transactions: with 600, the loop stood still for seconds."""
     run, looked, now = Run(Mode.COMPACT), list[OwnTx](), 0.0

@@ -34,7 +34,7 @@ def hand_over_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -
     return told
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_call_after_abandon_sends_the_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handover of the abandoned transaction must not answer the new call."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
@@ -54,7 +54,7 @@ def test_a_call_after_abandon_sends_the_transaction(tmp_path: Path, monkeypatch:
         assert txid in world.truth.regtest.mempool
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_transaction_replaced_during_a_handover_is_not_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

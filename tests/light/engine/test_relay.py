@@ -214,7 +214,7 @@ def test_peer_that_requests_the_parent_does_not_know_it(tmp_path: Path) -> None:
         assert engine(world).lacking(txid) == (Transaction.parse(raw).inputs[0][:32],)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_rejection_by_all_peers_is_the_answer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Rejects, Rejects) as world:
         synced(world)

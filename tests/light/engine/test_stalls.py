@@ -203,7 +203,7 @@ def test_a_peer_delays_synced_once_despite_many_slow_answers(others: int, tmp_pa
         assert not world.process.engine.coverage.unwitnessed  # type: ignore[union-attr]  # it is still compared
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_second_peer_asked_for_the_same_blocks_is_awaited(tmp_path: Path) -> None:
     """Otherwise the client believes the first answer alone, although it may omit a payment."""
     with stage(tmp_path, Mode.BIP37, OmitsTip, Walks) as world:
@@ -299,7 +299,7 @@ class DripsForHours(OneTooMany, Drips):
     step_s = 100.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_dripping_sole_supporter_keeps_no_filter_header(
     tmp_path: Path,
 ) -> None:
@@ -340,7 +340,7 @@ class SlowFilters(Drips):
     step_s = 1.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_slow_disputing_peers_do_not_undo_each_other_forever(tmp_path: Path) -> None:
     """The honest peer needs minutes for its filters. Its time doubles at each switch to the other peer."""
     with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:

@@ -138,7 +138,7 @@ def test_each_file_gives_the_scripts_of_its_descriptors(kind: str, ends: str, tm
     assert wallet.networks == (MAINNET,) or not wallet.descriptors
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_windows_include_all_indexes_that_the_wallet_has_derived(tmp_path: Path) -> None:
     assert [each.end for each in load(tmp_path, core()).keychains] == [1_500, 1_500]
     assert [each.end for each in load(tmp_path, specter_wallet()).keychains] == [1_200, 1_000]
@@ -159,7 +159,7 @@ def test_birthdays_are_those_of_the_file(tmp_path: Path) -> None:
     assert read(tmp_path, {**specter(), "blockheight": 0}).birth_height is None
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_labels_of_addresses_and_names_of_wallets_are_kept(tmp_path: Path) -> None:
     address = first(f"{SINGLE}/0/*)")
     for file in (electrum(), specter_wallet(), wasabi()):
@@ -293,7 +293,7 @@ def test_every_format_warns_of_an_incomplete_origin(kind: str, tmp_path: Path) -
     assert any("without its origin" in each for each in read(tmp_path, damaged).warnings)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_addresses_handed_out_before_are_not_revealed_again(tmp_path: Path) -> None:
     def next_of(file: object) -> list[int | None]:
         return [each.index_to_reveal for each in load(tmp_path, file).keychains]
