@@ -61,6 +61,7 @@ def test_zeros_around_records_are_padding(gap: int, tmp_path: Path) -> None:
     assert written(tmp_path, data, "some.blk") == (ALL, [])
 
 
+@pytest.mark.slow
 def test_tens_of_megabytes_of_padding_are_skipped(tmp_path: Path) -> None:
     path = write_records(tmp_path / "blk00000.dat", [ONE])
     with path.open("r+b") as file:

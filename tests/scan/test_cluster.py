@@ -116,6 +116,7 @@ async def test_workers_map_a_compiled_list_or_receive_it(
     assert isinstance(sent[-1].table, ImagePlace) == sees
 
 
+@pytest.mark.slow
 async def test_a_synchronous_client_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path) -> None:
     import distributed
 

@@ -169,6 +169,7 @@ def change(chain: GrowingChain, rng: random.Random) -> None:
             chain.mine(rng.randrange(1, 5))
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("without_disk")
 @pytest.mark.parametrize("seed", range(effort(10, 50, 1_000)))
 async def test_random_history_equals_a_scan_from_scratch(
@@ -258,6 +259,7 @@ async def test_rows_of_disconnected_blocks_are_removed(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part_size", [SMALL, PART_SIZE])
 @pytest.mark.parametrize("number", [0, 1, 2])
 async def test_missing_files_remove_no_rows(tmp_path: Path, number: int, part_size: int) -> None:
@@ -305,6 +307,7 @@ async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
     assert results(out) == await from_scratch(chain, out)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("without_disk")
 @pytest.mark.parametrize("key", [b"", KEY])
 async def test_half_written_last_block_is_scanned_when_it_is_whole(tmp_path: Path, key: bytes) -> None:
@@ -344,6 +347,7 @@ async def test_late_undo_record_replaces_the_search_by_outpoint(tmp_path: Path) 
     assert {START + 18, START + 19} & heights_of(engine.tasks)
 
 
+@pytest.mark.slow
 async def test_new_outpoints_make_blocks_without_undo_be_searched_again(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 4, has_undo=False), tmp_path / "out"
     chain.mine(20)
@@ -372,6 +376,7 @@ def lone(scan: PartScan) -> set[int | None]:
     return {height for part in parts for height in part.heights()}
 
 
+@pytest.mark.slow
 async def test_moved_window_makes_all_parts_be_scanned_again(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 5, has_keychain=True), tmp_path / "out"
     chain.mine(10)
@@ -387,6 +392,7 @@ async def test_moved_window_makes_all_parts_be_scanned_again(tmp_path: Path) -> 
     assert set(moves) == {True, False}
 
 
+@pytest.mark.slow
 async def test_unused_files_of_parts_are_removed(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 6, has_keychain=True), tmp_path / "out"
     for _ in range(6):
@@ -414,6 +420,7 @@ async def test_all_formats_show_the_same_chain(tmp_path: Path) -> None:
     assert "matches.jsonl" not in results(out)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["matches.csv", "matches.jsonl", "totals.csv"])
 async def test_output_changed_at_its_size_is_written_again(tmp_path: Path, name: str) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out"
@@ -426,6 +433,7 @@ async def test_output_changed_at_its_size_is_written_again(tmp_path: Path, name:
     assert results(out) == whole
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("grows", [True, False])
 async def test_kill_between_matches_and_totals_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grows: bool
@@ -456,6 +464,7 @@ async def test_kill_between_matches_and_totals_is_repaired(
     assert not list(out.glob(".spvfilter-*"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fails_at", range(1, 6))
 async def test_full_disk_leaves_all_outputs_of_the_last_run(
     tmp_path: Path, fails_at: int, monkeypatch: pytest.MonkeyPatch
@@ -531,6 +540,7 @@ async def test_files_have_the_umask_of_the_user(tmp_path: Path, mask: int) -> No
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~mask}
 
 
+@pytest.mark.slow
 async def test_processes_grow_to_the_same_bytes(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 10, has_undo=False), tmp_path / "out"
     engine = Processes(2)

@@ -132,6 +132,7 @@ asyncio.run(scan())
 """
 
 
+@pytest.mark.slow
 def test_another_process_is_named_and_releases_its_lock_when_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,6 +148,7 @@ def write(made: Labelled, folder: Path) -> None:
     (folder / "rev00000.dat").write_bytes(framed(record_of(block, undo_of(made.spent))))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_programs_find_what_the_labels_say(

@@ -134,6 +134,7 @@ async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
         assert {row["type"] is None for row in found if row["kind"] == "input"} == {not undo}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("undo", [True, False])
 async def test_a_match_has_the_label_and_account_of_its_entry(tmp_path: Path, undo: bool) -> None:
     chain_in(tmp_path / "data", undo=undo)
@@ -168,6 +169,7 @@ def with_accounts() -> WatchList:
     return watch
 
 
+@pytest.mark.few(1)
 @pytest.mark.columns
 @pytest.mark.parametrize("has_accounts", [True, False])
 async def test_every_format_has_the_same_rows(tmp_path: Path, has_accounts: bool) -> None:

@@ -118,6 +118,7 @@ def damaged(kind: str, raw: bytes) -> bytes:
     }[kind]
 
 
+@pytest.mark.few(28)
 @JOBS
 @pytest.mark.parametrize("damage", ["truncated", "trailing", "header", "no transactions", "empty", "non-canonical"])
 @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "in order"])

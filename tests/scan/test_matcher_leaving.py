@@ -88,6 +88,7 @@ async def test_an_error_of_the_consumer_leaves_no_thread(kind: str, jobs: int, t
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+@pytest.mark.few(16)
 @JOBS
 @KINDS
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 13, 40])
@@ -106,6 +107,7 @@ async def test_a_cancelled_scan_leaves_no_thread(kind: str, jobs: int, steps: in
     assert len(await found_by(Matcher(watch, jobs=jobs), blocks)) == 40
 
 
+@pytest.mark.few(2)
 @JOBS
 async def test_a_scan_cancelled_at_any_moment_leaves_no_thread(jobs: int) -> None:
     blocks = paying(40)

@@ -142,6 +142,7 @@ def cut(name: str) -> Callable[[Path], object]:
     return lambda out: (out / name).write_bytes((out / name).read_bytes()[:-1])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "tamper",
     [
@@ -165,6 +166,7 @@ def test_a_changed_result_is_repaired(blocks: Blocks, tmp_path: Path, tamper: Ca
     assert scan.report.summary.matches == blocks.expected["matches.csv"].count(b"\n") - 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("keep", [0, 32, 100, -1])
 def test_a_damaged_file_of_outpoints_is_written_again(tmp_path: Path, keep: int) -> None:
     blocks = Blocks(tmp_path, undo=False)

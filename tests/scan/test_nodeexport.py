@@ -216,6 +216,7 @@ async def test_a_range_equals_that_of_files(tmp_path: Path, span: BlockSpan) -> 
             regtest.mine(4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["rest", "rpc"])
 @pytest.mark.parametrize("undo", ["auto", "off"])
 async def test_without_spent_outputs_their_columns_are_null(tmp_path: Path, way: str, undo: str) -> None:
@@ -231,6 +232,7 @@ async def test_without_spent_outputs_their_columns_are_null(tmp_path: Path, way:
     assert export.report.summary.by_outpoint == sum(map(bool, spent_of(core.blocks)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["rest", "rpc"])
 async def test_spent_outputs_come_from_the_blocks_in_json(tmp_path: Path, way: str) -> None:
     core = CoreNode(chain_of(paid_regtest()))
@@ -310,6 +312,7 @@ async def test_a_block_pruned_during_the_export_is_an_error(tmp_path: Path) -> N
     assert tables(tmp_path / "out") == await of_files(plan_of(tmp_path / "files", core.blocks), tmp_path / "expected")
 
 
+@pytest.mark.slow
 async def test_a_block_pruned_by_a_reorganization_is_passed_over(tmp_path: Path) -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -328,6 +331,7 @@ async def test_a_block_pruned_by_a_reorganization_is_passed_over(tmp_path: Path)
     assert tables(tmp_path / "out") == await of_files(plan_of(tmp_path / "files", core.blocks), tmp_path / "expected")
 
 
+@pytest.mark.slow
 async def test_a_node_that_reads_its_blocks_again_removes_nothing(tmp_path: Path) -> None:
     core = CoreNode(chain_of(paid_regtest()))
     told(core, core.blocks)
@@ -343,6 +347,7 @@ async def test_a_node_that_reads_its_blocks_again_removes_nothing(tmp_path: Path
             assert export.report.change == (0, 0)
 
 
+@pytest.mark.slow
 async def test_the_spool_is_small_and_a_shallow_fork_fetches_little(tmp_path: Path) -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -416,6 +421,7 @@ def counts_calls(monkeypatch: pytest.MonkeyPatch, steps: Counter[str], module: A
     monkeypatch.setattr(module, name, counted)
 
 
+@pytest.mark.slow
 async def test_other_blocks_and_directories_are_refused(tmp_path: Path) -> None:
     core = CoreNode(chain_of(paid_regtest()))
     async with core.serving(), opened(core) as node:

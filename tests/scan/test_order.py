@@ -59,6 +59,7 @@ async def test_matches_of_a_list_come_in_chain_order(seed: int, jobs: int) -> No
     assert [exact(match) for match in matches] == interest.expected(blocks)
 
 
+@pytest.mark.few(3)
 @SEEDS
 @JOBS
 async def test_streams_in_any_order_give_every_match_once(seed: int, jobs: int) -> None:
@@ -305,6 +306,7 @@ def busiest(blocks: Sequence[bytes], count: int) -> Iterator[bytes]:
     return (script for script, _ in paid.most_common(count))
 
 
+@pytest.mark.few(1)
 @pytest.mark.vectors
 @JOBS
 @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "files"])

@@ -119,6 +119,7 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["undo", "off", "mixed"])
 @pytest.mark.parametrize("seed", range(effort(2, 3, 100)))
 async def test_parts_find_what_a_scan_in_one_piece_finds(tmp_path: Path, seed: int, way: str) -> None:
@@ -160,6 +161,7 @@ async def test_stale_branches_give_no_matches_and_teach_their_outputs(tmp_path: 
     assert sum(map(len, scan.plan.stale)) == len(matcher.report.stale)
 
 
+@pytest.mark.slow
 async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(5)
     source = files(tmp_path / "blocks", blocks, records, several=2)
@@ -303,6 +305,7 @@ class Broken(Engine):
         await self._true.aclose()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(2, 3, 50)))
 async def test_an_interrupted_scan_resumes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -385,6 +388,7 @@ CHANGED_BY_HAND: dict[str, list[object]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in CHANGED_BY_HAND.items() for value in values]
 )
@@ -467,6 +471,7 @@ async def test_half_a_chain_reports_its_missing_blocks(tmp_path: Path, undo: str
         assert scan.report.summary.unseen > 0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("undo", ["auto", "off"])
 @pytest.mark.parametrize(
     "span", [BlockSpan(110, 120), BlockSpan(to_height=103), BlockSpan(from_height=128), BlockSpan(from_time=1)]

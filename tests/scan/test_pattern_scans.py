@@ -53,6 +53,7 @@ async def test_outputs_and_spends_are_those_of_the_types(folder: Path) -> None:
     assert facts(await found_by(Matcher(watching(), jobs=2), BlockFiles(folder))) == facts(matches)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("undo", ["auto", "off"])
 async def test_parts_give_the_same_rows(folder: Path, tmp_path: Path, undo: str) -> None:
     expected = await found_by(Matcher(watching()), BlockFiles(folder, undo=undo))

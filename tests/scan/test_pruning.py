@@ -45,6 +45,7 @@ def outputs(out: Path) -> dict[str, bytes]:
     return {name: (out / name).read_bytes() for name in ("matches.csv", "totals.csv", "transactions.csv")}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(4, 12, 60)))
 async def test_after_any_pruning_the_outputs_are_those_of_all_files(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -88,6 +89,7 @@ async def test_a_file_that_is_gone_above_others_stays_an_error(tmp_path: Path) -
         assert outputs(tmp_path / "out") == before
 
 
+@pytest.mark.slow
 async def test_a_window_that_moves_names_the_pruned_blocks(tmp_path: Path) -> None:
     chain = GrowingChain(tmp_path / "blocks", 3, has_keychain=True)
     chain.mine(10)

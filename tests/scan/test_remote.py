@@ -234,6 +234,7 @@ def longer(raw: bytes) -> bytes:
     return raw + bytes(1_000)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lie", [short, nothing, longer])
 async def test_a_range_of_wrong_length_is_never_accepted(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[bytes], bytes]
@@ -275,6 +276,7 @@ def test_a_file_that_shrinks_while_read_is_an_error(tmp_path: Path) -> None:
                     reading.at(offset, 1_000, key)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "error",
     [PermissionError(13, "Forbidden"), OSError(121, "Internal Server Error"), TimeoutError(), RuntimeError("x")],
@@ -384,6 +386,7 @@ def test_a_file_is_uploaded_completely(memory: str, s3: str, tmp_path: Path) -> 
     assert (tmp_path / "deep" / "file").read_bytes() == b"matches"
 
 
+@pytest.mark.slow
 def test_a_system_without_files_in_memory_has_nameless_ones(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     put(memory, {"file": b"0123456789"})

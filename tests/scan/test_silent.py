@@ -132,6 +132,7 @@ async def parts_of(
     return path.read_bytes(), scan
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "engine", [None, lambda: Threads(3), lambda: Processes(2)], ids=["one", "threads", "processes"]
 )

@@ -35,6 +35,7 @@ def test_sums_beyond_64_bits_are_exact() -> None:
         totals.add(in_block([output(3, 1)]))
 
 
+@pytest.mark.slow
 def test_a_million_entries_take_some_bytes_each(tmp_path: Path) -> None:
     count = 20_000
     watch = WatchList("regtest")

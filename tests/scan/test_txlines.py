@@ -171,6 +171,7 @@ async def test_line_on_a_pipe_is_given_at_once(end: bytes) -> None:
                 await anext(found)
 
 
+@pytest.mark.few(10)
 @real_block_cases()
 async def test_transactions_of_real_blocks_are_read_back(block: RealBlock) -> None:
     txs = [block.raw[span.start : span.end] for span in walk_block(block.raw)]

@@ -118,6 +118,7 @@ async def on_one_machine(
     return results(folder / "one")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("undo", [True, False])
 async def test_machines_scan_their_files_and_shared_blocks_once(machines: Machines, tmp_path: Path, undo: bool) -> None:
     seed = random.randrange(1 << 32)
@@ -167,6 +168,7 @@ async def test_scan_grows_with_the_files_of_the_machines(machines: Machines, tmp
     assert scan.report.parts_kept > 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["shared", "copied", "of its own"])
 async def test_a_machine_may_leave_if_another_has_its_blocks(
     machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
