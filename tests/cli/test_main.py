@@ -73,6 +73,7 @@ def test_commands_that_await_nothing_do_not_import_asyncio(name: str) -> None:
     assert process(code=code).returncode == 0
 
 
+@pytest.mark.few(23)
 @pytest.mark.parametrize(
     "name", [*COMMANDS, *(f"{name} {action}" for name, actions in ACTIONS.items() for action in actions)]
 )
@@ -351,6 +352,7 @@ def test_a_pipe_that_breaks_ends_it_quietly() -> None:
     assert child.wait(timeout=60) == 141
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error() -> None:
     ran = process("demo", shell="> /dev/full")
     assert ran.returncode == 2
@@ -484,6 +486,7 @@ def test_forked_child_interrupts_no_process() -> None:
     assert (ran.returncode, ran.stdout) == (0, b"left\nleft\n")
 
 
+@pytest.mark.slow
 def test_a_label_is_written_as_utf_8_in_any_locale(block_file: Path, watch_file: Path) -> None:
     watch_file.write_text(watch_file.read_text().replace("P2TR", "Spar\u2011Büchse"), encoding="utf-8")
     ascii_only = environment(PYTHONIOENCODING="ascii")

@@ -155,6 +155,7 @@ def test_the_first_arrival_of_a_transaction_counts(monkeypatch: pytest.MonkeyPat
     assert [arrivals.time_of(raw) for raw in (SPEND, OTHER, PAYMENTS[0])] == [None, 11, 13]
 
 
+@pytest.mark.slow
 async def test_rows_of_a_node_say_when_they_were_first_seen(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     begun = int(time.time())
@@ -295,6 +296,7 @@ async def interrupted(child: asyncio.subprocess.Process, number: int = signal.SI
     return errors.decode().splitlines()
 
 
+@pytest.mark.slow
 async def test_match_on_a_pipe_is_printed_at_once() -> None:
     async with matching("-") as child:
         assert child.stdin is not None
@@ -306,6 +308,7 @@ async def test_match_on_a_pipe_is_printed_at_once() -> None:
         assert last == "spvfilter: interrupted"
 
 
+@pytest.mark.slow
 async def test_published_transactions_are_matched_and_gaps_are_reported(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     with Publisher(address, topics=1) as publisher:
@@ -369,6 +372,7 @@ async def test_mempool_is_followed_without_zmq(core: CoreNode) -> None:
         assert "2 transactions" in summary
 
 
+@pytest.mark.slow
 async def test_relayed_transactions_are_matched() -> None:
     regtest = Regtest()
     regtest.mine(120)

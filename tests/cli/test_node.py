@@ -185,6 +185,7 @@ def test_a_taken_port_is_named() -> None:
     assert ran.stderr.decode() == f"spvfilter: {said}\n"
 
 
+@pytest.mark.slow
 def test_a_pipe_that_breaks_ends_it_quietly() -> None:
     with node("--blocks", 0) as child:
         line(child)

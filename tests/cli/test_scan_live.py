@@ -128,6 +128,7 @@ def test_matches_of_stale_blocks_leave_the_totals(chain: Sequence[bytes]) -> Non
     assert f"  {sha256d(stale[:80])[::-1].hex()}\n" in said
 
 
+@pytest.mark.slow
 def test_interrupt_ends_the_wait_for_input_at_once(chain: Sequence[bytes]) -> None:
     argv = command("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", code=WITH_SIGINT)
     with subprocess.Popen(

@@ -71,6 +71,7 @@ def test_a_range_has_the_rows_of_files(
     assert (ran.code, ran.out) == (files.code, files.out)
 
 
+@pytest.mark.slow
 def test_output_goes_to_a_file_and_quiet_says_nothing(core: CoreNode, run: Callable[..., Any], tmp_path: Path) -> None:
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl", "--output", tmp_path / "out.jsonl", "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
@@ -104,6 +105,7 @@ def test_totals_of_a_node_overwrite_no_watch_list(core: CoreNode, run: Callable[
     assert (ran.code, "this would overwrite an input" in ran.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_failed_scan_says_how_far_it_came(core: CoreNode, run: Callable[..., Any]) -> None:
     core.known[core.hashes[106]] = core.blocks[105]
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl")

@@ -190,6 +190,7 @@ def test_a_node_gives_the_rows_of_the_same_files(
     assert ran.err.partition("s): ")[2] == files.err.partition("s): ")[2]
 
 
+@pytest.mark.slow
 def test_blocks_that_a_node_lacks_are_named(run: Any, tmp_path: Path) -> None:
     core = paid_chain().node()
     core.lacking = {20, 21}

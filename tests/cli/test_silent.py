@@ -143,6 +143,7 @@ def test_a_scan_into_a_directory_finds_silent_payments(run: Any, tmp_path: Path,
     assert run("scan", folder, *options, "--labels", 8).code != 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["rest", "rpc"])
 def test_a_node_without_spenttxouts_gives_details(
     run: Any, watch_file: Path, monkeypatch: pytest.MonkeyPatch, way: str

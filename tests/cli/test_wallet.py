@@ -66,6 +66,7 @@ def test_broken_pipe_ends_each_action_quietly(path: Path, action: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 def test_full_disk_is_no_fault_of_the_database(path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
@@ -91,6 +92,7 @@ def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("action", ["balance", "coins", "history"])
 def test_a_label_that_nothing_has_is_noted(action: str, run: Any, path: Path) -> None:
     ran = run("wallet", action, "--db", path, "--label", "Savings")

@@ -144,6 +144,7 @@ async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Pat
         Store.open(path, REGTEST).close()  # the store checks every row
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Path) -> None:
     async with Node() as node:
@@ -183,6 +184,7 @@ async def test_older_account_is_searched_below_the_wallets_start(mode: str, tmp_
             assert (await client.balance(account="alice")).confirmed == 5 * GAP_LIMIT + 9
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_keychain_without_an_account_moves_into_one_without_events(mode: str, tmp_path: Path) -> None:
     watch = base()
@@ -425,6 +427,7 @@ async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: 
             assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_rebuilt", [False, True])
 async def test_shifted_keychain_gives_no_address_of_a_removed_one(is_rebuilt: bool, tmp_path: Path) -> None:
     """Its first address is another one, so it is another keychain, but later addresses are the same."""
@@ -452,6 +455,7 @@ async def test_shifted_keychain_gives_no_address_of_a_removed_one(is_rebuilt: bo
             assert given == [address(1, index) for index in range(14)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("new", [None, "b"])
 async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
@@ -475,6 +479,7 @@ async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp
                 assert [each.account for each in await client.coins()] == [new]
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_account_keeps_its_address_of_a_removed_keychain(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"

@@ -55,6 +55,7 @@ async def test_cancelling_a_broadcast_stops_only_the_wait(world: World, steps: i
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_cancelled_broadcast_can_be_abandoned(world: World, restarts: bool, tmp_path: Path) -> None:
     store = tmp_path / "w.db"

@@ -71,6 +71,7 @@ async def test_unspent_has_the_coins_that_may_be_spent_now() -> None:
         assert (await values(client))[1:] == ([70_000], 70_000)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rebuild", [False, True])
 async def test_a_frozen_coin_stays_frozen_until_it_is_unfrozen(rebuild: bool, tmp_path: Path) -> None:
     world, path = World(), tmp_path / "w.db"

@@ -48,6 +48,7 @@ def bring(path: Path, world: World, change: Change = told, heights: Sequence[int
         importing.flush()
 
 
+@pytest.mark.slow
 async def test_filters_imported_before_the_first_run_are_not_requested(tmp_path: Path) -> None:
     world, path = paid_late(), tmp_path / "w.db"
     bring(path, world)

@@ -175,6 +175,7 @@ async def test_a_liar_is_banned_for_its_lie(responder: type[Responder], names: s
             assert set(causes(run.books).values()) <= names
 
 
+@pytest.mark.slow
 async def test_one_honest_peer_of_eight_wins() -> None:
     made = world()
     responders = ([responder for responder, _ in LIARS if responder is not SendsWrongFilters] * 3)[:7]
@@ -187,6 +188,7 @@ async def test_one_honest_peer_of_eight_wins() -> None:
             assert all(isinstance(warning.error, PeerError) for warning in books.warnings)
 
 
+@pytest.mark.slow
 async def test_a_slow_honest_peer_wins_against_seven_liars() -> None:
     made = world()
     slow = type("SlowOne", (Slow,), {"release": False})
@@ -205,6 +207,7 @@ async def test_a_slow_honest_peer_wins_against_seven_liars() -> None:
             assert set(causes(books).values()) == {Lie.FALSE_FILTER_HEADER}
 
 
+@pytest.mark.slow
 async def test_a_stored_lie_is_reverted_after_a_restart(tmp_path: Path) -> None:
     made = world()
     store = tmp_path / "wallet.db"

@@ -133,6 +133,7 @@ class Deaf(Responder):
         super().on_message(message)
 
 
+@pytest.mark.slow
 async def test_a_second_peer_with_slow_headers_is_awaited() -> None:
     world = grown()
     nodes = Node(world.regtest), Node(world.regtest, OTHER, responder=Hesitates)

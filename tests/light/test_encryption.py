@@ -19,6 +19,7 @@ from support.v2peers import without_extra
 PLAIN = replace(SETTINGS, services=SERVICES & ~Service.P2P_V2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.v2
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 async def test_a_client_encrypts_by_default_and_reports_it(mode: Mode) -> None:

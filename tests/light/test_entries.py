@@ -205,6 +205,7 @@ async def test_an_outpoint_keeps_its_script_without_its_address(
             )
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_coin_of_a_removed_outpoint_stays_with_its_address(mode: Mode, tmp_path: Path) -> None:
     """Its row left with the outpoint, although the address is watched. The client never saw its spend."""
@@ -380,6 +381,7 @@ class HeadersOnly(Responder):
         pass
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_an_unfinished_first_search_starts_again_after_a_restart(mode: Mode, tmp_path: Path) -> None:
     world = World(36)

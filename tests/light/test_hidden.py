@@ -91,6 +91,7 @@ class Holds(Responder):
             self.on_getheaders(asked)
 
 
+@pytest.mark.slow
 async def test_two_early_liars_hide_nothing_from_six_honest_peers() -> None:
     class Holding(Holds):
         """A class with its own state."""

@@ -161,6 +161,7 @@ async def test_scripts_that_cannot_be_derived_end_the_client() -> None:
                 await indexes(client)
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_the_next_run_searches_for_an_unstored_window(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -255,6 +255,7 @@ async def test_an_address_added_while_running_is_searched_from_its_height(from_h
             assert new.script_pubkey in again.client.watch
 
 
+@pytest.mark.slow
 async def test_addresses_added_in_the_middle_of_a_search_lose_nothing() -> None:
     world = World(12)
     late = world.locks[4:]

@@ -77,6 +77,7 @@ async def test_restarts_send_nodes_the_same_bytes(tmp_path: Path) -> None:
     assert len({await received(regtest, watching(20), path) for _ in range(effort(5, 20, 100))}) == 1
 
 
+@pytest.mark.slow
 async def test_the_report_of_a_database_describes_the_nodes_filter(tmp_path: Path) -> None:
     regtest, path, watch = Regtest(), tmp_path / "wallet.db", watching(20)
     script = next(watch.script_pubkeys())

@@ -167,6 +167,7 @@ async def test_an_unreachable_peer_behind_a_proxy_delays_no_other_peer() -> None
                 assert {warning.address for warning in run.books.warnings} == {"nobody.onion:1"}
 
 
+@pytest.mark.slow
 async def test_a_connection_cancelled_at_any_step_leaves_nothing_open() -> None:
     opened = 0
     with SocksProxy(user=("a", "b")).running() as server:

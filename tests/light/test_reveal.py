@@ -81,6 +81,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield begun
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_each_call_gives_another_address(mode: str, tmp_path: Path) -> None:
     async with Node() as node:

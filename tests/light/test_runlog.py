@@ -296,6 +296,7 @@ def test_a_synced_event_names_disputes(caplog: pytest.LogCaptureFixture) -> None
     client.store.close()
 
 
+@pytest.mark.slow
 def test_the_waits_of_tasks_are_logged_once_a_minute(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
     caplog.clear()

@@ -45,6 +45,7 @@ def plain() -> WatchList:
     return watch
 
 
+@pytest.mark.slow
 async def test_bip37_is_refused_for_a_database_with_a_scan_key(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     world.send(WALLET.address())
@@ -117,6 +118,7 @@ async def test_a_wallet_of_bip37_gains_a_scan_key(tmp_path: Path) -> None:
         assert {coin.value for coin in await run.client.coins()} == {70_000, 50_001}
 
 
+@pytest.mark.slow
 async def test_exports_of_a_wallet_contain_no_secret(tmp_path: Path) -> None:
     world, path, watch = SilentWorld(), tmp_path / "wallet.db", watching()
     watch.add_sp_label(1, "Alice")
@@ -148,6 +150,7 @@ async def test_exports_of_a_wallet_contain_no_secret(tmp_path: Path) -> None:
             check_tweak(coin)
 
 
+@pytest.mark.slow
 async def test_a_pruned_node_delays_the_search(tmp_path: Path) -> None:
     world = SilentWorld()
     raw = world.send(WALLET.address())

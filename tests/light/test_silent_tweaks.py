@@ -177,6 +177,7 @@ async def test_a_lying_server_is_asked_again(lie: str) -> None:
         assert (await run.client.status()).spent_problem is None
 
 
+@pytest.mark.slow
 async def test_wrong_tweaks_hide_but_invent_nothing() -> None:
     world = SilentWorld()
     world.send(WALLET.address())
@@ -234,6 +235,7 @@ def _with_labels(count: int) -> WatchList:
     return watch
 
 
+@pytest.mark.slow
 async def test_an_account_is_added_and_removed_by_tweaks(tmp_path: Path) -> None:
     world, watch = SilentWorld(), WatchList(REGTEST)
     watch.add_script(b"\0\x14" + bytes(range(20)))

@@ -28,6 +28,7 @@ from support.lightworld import FAST, START, TIMEOUT_S, World, place, running, wh
 from support.vectors import effort
 
 
+@pytest.mark.slow
 async def test_a_long_chain_has_the_matches_of_a_full_scan(tmp_path: Path) -> None:
     world = World(1)
     world.grow(effort(150, 250, 900))
@@ -59,6 +60,7 @@ async def test_a_regtest_node_with_its_own_clock_is_followed(ahead_s: float) -> 
                 break
 
 
+@pytest.mark.slow
 async def test_the_observed_false_positive_rate_counts_foreign_transactions(tmp_path: Path) -> None:
     """The filters are chosen: one in a hundred filters matches the miner's script by chance, which is in every
     transaction.

@@ -333,6 +333,7 @@ async def test_a_peer_without_transaction_relay_receives_no_announcement(mode: s
         assert not run.books.warnings
 
 
+@pytest.mark.few(2)
 @MODES
 async def test_a_peer_that_leaves_with_the_transaction_is_not_awaited(mode: str) -> None:
     class Leaves(Responder):

@@ -62,6 +62,7 @@ def widened(monkeypatch: pytest.MonkeyPatch) -> WatchList:
     return watch
 
 
+@pytest.mark.slow
 def test_processes_derive_the_same_windows(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, watch = widened(monkeypatch), wallet()
     assert not started  # each keychain alone has fewer keys
@@ -74,6 +75,7 @@ def test_processes_derive_the_same_windows(started: Started, monkeypatch: pytest
     assert new == list(watch.script_pubkeys())[-len(new) :]
 
 
+@pytest.mark.slow
 def test_client_steps_use_processes(started: Started) -> None:
     watch = wallet()
     for keychain in watch.keychains:
@@ -84,6 +86,7 @@ def test_client_steps_use_processes(started: Started) -> None:
     assert all(each.scripts(each.end - 1) == ahead[each.name][-1] for each in watch.keychains)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "program",
     [
@@ -143,6 +146,7 @@ def test_budget_is_charged_before_keys_are_derived(started: Started) -> None:
     assert not started
 
 
+@pytest.mark.slow
 def test_wrong_script_of_a_process_is_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     watch, derive = wallet(), derivers.derive
     name = watch.keychains[-1].name

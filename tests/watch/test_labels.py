@@ -68,6 +68,7 @@ def records(draw: st.DrawFn) -> Label:
         raise
 
 
+@pytest.mark.slow
 @given(st.lists(records(), max_size=5))
 def test_labels_survive_writing_and_reading(labels: list[Label]) -> None:
     assert parse_labels(b"".join(bytes(label) + b"\n" for label in labels)) == labels

@@ -375,6 +375,7 @@ def test_limits_of_resources_are_those_of_core(kind: str, most: int, cause: str)
     assert cause in refusal(limit(most + 1, kind))
 
 
+@pytest.mark.slow
 def test_the_stack_of_a_tapscript_has_at_most_1000_items() -> None:
     def text(number: int) -> str:
         first, second = keys(number)[:500], keys(number)[500:]

@@ -146,6 +146,7 @@ def test_matches_in_real_blocks_equal_the_oracle(block: RealBlock) -> None:
         assert {bytes(point) for point in watch.outpoints()} == set(wallet.coins)
 
 
+@pytest.mark.slow
 @pytest.mark.vectors
 def test_matches_in_a_real_chain_equal_the_oracle() -> None:
     for entry, blocks in runs():

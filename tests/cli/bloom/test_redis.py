@@ -395,6 +395,7 @@ def test_an_unreachable_server_is_one_line(run: Any, url: str) -> None:
     assert ran.err.endswith("; start the server, or check its URL\n")
 
 
+@pytest.mark.slow
 def test_without_redis_py_only_files_work(tmp_path: Path) -> None:
     ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=WITHOUT_REDIS)
     assert (ran.returncode, ran.stdout) == (2, b"")

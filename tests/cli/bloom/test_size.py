@@ -143,6 +143,7 @@ def test_a_picture_of_any_size_can_be_replaced(run: Any, tmp_path: Path, argv: t
     assert [each.name for each in tmp_path.iterdir()] == ["size.PNG"]
 
 
+@pytest.mark.slow
 @pytest.mark.plot
 def test_the_picture_shows_the_computed_rates_and_sizes(
     monkeypatch: pytest.MonkeyPatch, run: Any, tmp_path: Path

@@ -157,6 +157,7 @@ def contested() -> tuple[AddressBook, str, str]:
     raise AssertionError("no two want one place")
 
 
+@pytest.mark.slow
 def test_a_tried_address_that_answers_its_test_keeps_its_place() -> None:
     book, holder, rival = contested()
     later = NOW + DAY

@@ -80,6 +80,7 @@ def test_a_peer_that_drops_a_transaction_has_rejected_it(mode: Mode, tmp_path: P
         assert status(world, txid) is TxStatus.REFUSED
 
 
+@pytest.mark.few(1)
 @MODES
 def test_rounded_times_do_not_delay_the_answer(mode: Mode, tmp_path: Path) -> None:
     at, reply_s = 431.51765560206405, 120.0
@@ -181,6 +182,7 @@ def test_false_echoes_do_not_stop_a_broadcast(mode: Mode, tmp_path: Path) -> Non
         assert all(txid in world.truth.regtest.mempool for txid in txids)
 
 
+@pytest.mark.few(1)
 @MODES
 def test_after_a_restart_other_peers_get_the_transaction(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Hoards, Prompt) as world:
@@ -366,6 +368,7 @@ def test_a_coinbase_spend_returns_with_its_chain(mode: Mode, tmp_path: Path) -> 
         assert txid in regtest.mempool
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_rejection_names_the_conflict_that_peers_have(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:

@@ -116,6 +116,7 @@ def test_accepting_peer_never_counts_as_rejecting(kinds: tuple[type[Taker], ...]
             assert isinstance(answer(world, txid), Broadcast)
 
 
+@pytest.mark.few(1)
 @MODES
 def test_answer_comes_soon_after_the_round(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, CoreRounds) as world:
@@ -156,6 +157,7 @@ def test_rounds_of_another_program_prove_nothing(tmp_path: Path) -> None:
         assert refused_after(world, send(world), within=60) >= 40
 
 
+@pytest.mark.slow
 def test_old_core_is_not_taken_for_a_peer_that_rejects(tmp_path: Path) -> None:
     """It answers notfound for two minutes, also for a transaction that it accepted."""
     with stage(tmp_path, Mode.COMPACT, OldCore) as world:

@@ -142,6 +142,7 @@ def test_auto_goes_on_with_recent_blocks_beside_an_upload_limit(
         assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
 
 
+@pytest.mark.slow
 def test_old_blocks_come_from_another_peer_beside_an_upload_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_old_blocks_come_from_another_peer_beside_an_upload_limit(
         assert len(status(world).peers) == 2  # the busy peer stays for recent blocks
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.COMPACT])
 def test_old_blocks_that_no_peer_serves_are_awaited_without_reconnecting(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

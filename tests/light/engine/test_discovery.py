@@ -53,6 +53,7 @@ def test_named_peers_come_first_and_may_share_a_group() -> None:
     assert len(made.ready) == 8
 
 
+@pytest.mark.slow
 def test_a_late_named_peer_gets_a_slot() -> None:
     swarm = Swarm(3)
     node = next(node for node in swarm.nodes if not node.is_hostile and node.services == WITH_FILTERS)

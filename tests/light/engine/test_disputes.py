@@ -294,6 +294,7 @@ def test_an_outweighed_peer_that_contradicts_itself_is_judged_once(tmp_path: Pat
         assert world.banned == set(world.nodes[0].addresses)
 
 
+@pytest.mark.slow
 def test_only_the_last_blocks_of_a_late_disputer_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client fetched and searched every block since the dispute: a thousand after an absence of a week."""
     monkeypatch.setattr(filterheaders, "MAX_RESUMED", 10)
@@ -371,6 +372,7 @@ class OneTooManyElsewhere(OneTooMany):
         return elements | {each[::-1] for each in changed - elements}
 
 
+@pytest.mark.slow
 def test_two_disputing_peers_do_not_alternate_in_one_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client dropped the latest of the two, and fetched the same blocks whole every few seconds."""
     judged = cases(monkeypatch)
@@ -479,6 +481,7 @@ class PrunedLiarOften(PrunedLiar):
         return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if 5 <= block.height < 15 else elements
 
 
+@pytest.mark.slow
 def test_an_ended_dispute_leaves_no_request_of_a_closed_case(tmp_path: Path) -> None:
     """Two peers dispute the same blocks. The end of one dispute closed the other peer's case just before its turn."""
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiarOften, PrunedLiarOften, from_height=150) as world:

@@ -51,6 +51,7 @@ def whole_blocks(messages: list[Message]) -> int:
     return sum(item.kind in _BLOCKS for each in messages if isinstance(each, wire.GetData) for item in each.items)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("in_block", [False, True])
 def test_a_running_client_sees_what_replaces_a_payment(tmp_path: Path, in_block: bool) -> None:
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:

@@ -79,6 +79,7 @@ def encrypted(connected: Callable[[Connection, Ready], PeerConnected]) -> Callab
     return lambda connection, ready: replace(connected(connection, ready), transport=Transport.V2)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("mode", "host", "transport", "expected"),
     [

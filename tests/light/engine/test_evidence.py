@@ -215,6 +215,7 @@ def test_one_group_is_enough_after_ten_minutes_without_another(mode: Mode, tmp_p
         assert views(world).balance().pending_in > 0
 
 
+@pytest.mark.few(1)
 @MODES
 def test_group_that_stays_vouches_for_no_other_peer(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Invents, Prompt) as world:

@@ -56,6 +56,7 @@ ONION = PeerAddress(START, 0x49, NetId.TORV3, bytes(32), 8333)
 PUBLIC6 = bytes.fromhex("2a00145040010800000000000000200e")
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     "refused",
     [

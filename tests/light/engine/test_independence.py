@@ -81,6 +81,7 @@ def test_two_liars_among_eight_hide_nothing(liar: type[Liar], tmp_path: Path) ->
         assert world.banned <= {"10.1.0.1:18444", "10.2.0.2:18444"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 def test_blocks_with_one_witness_are_searched_again_after_a_restart(mode: Mode, tmp_path: Path) -> None:
     """Also if the second run is in compact mode."""

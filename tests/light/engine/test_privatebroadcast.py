@@ -108,6 +108,7 @@ def test_one_false_echo_does_not_stop_a_private_transaction(tmp_path: Path) -> N
         assert txid in world.truth.regtest.mempool
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_disconnected_private_transaction_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -386,6 +387,7 @@ def test_a_replaced_private_transaction_goes_to_no_further_peer(
         assert status(world, txid) is TxStatus.REPLACED
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_private_transaction_without_its_conflict_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

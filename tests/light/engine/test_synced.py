@@ -25,6 +25,7 @@ MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 DAY_S = 86_400
 
 
+@pytest.mark.few(1)
 @MODES
 def test_a_clock_that_is_days_slow_prevents_synced(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
@@ -100,6 +101,7 @@ def test_a_clock_that_jumps_for_a_minute_expires_nothing(mode: Mode, tmp_path: P
         assert not [event for event in world.told if isinstance(event, MatchWithdrawn)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mode", "liar"), [(Mode.BIP37, OmitsAll), (Mode.COMPACT, OmitsScripts)])
 def test_a_repeated_search_ends_synced_and_reports_it_again(mode: Mode, liar: Kind, tmp_path: Path) -> None:
     """Synced first depends on a liar, which is the only peer. After its ban, the client is not synced until the search
@@ -144,6 +146,7 @@ def test_one_wrong_peer_clock_delays_nothing_if_another_is_right(wrong: type[Ske
         assert not any("clock of this machine is" in str(each.error) for each in world.warnings)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("wrong", [Fast, Slow])
 @pytest.mark.parametrize("others", [0, 1])
 def test_one_odd_clock_is_a_warning_with_the_peers_name(wrong: type[SkewedClock], others: int, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from support import filefuzz
 from support.vectors import effort
 
 
+@pytest.mark.slow
 @pytest.mark.descriptors
 def test_damaged_files_raise_only_errors_of_this_package() -> None:
     count = effort(500, 5_000, 50_000)

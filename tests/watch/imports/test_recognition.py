@@ -121,6 +121,7 @@ EXPECTED: dict[str, tuple[list[str], list[str], str, str | None]] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "BOM"])
 def test_each_file_gives_the_scripts_of_its_descriptors(kind: str, ends: str, tmp_path: Path) -> None:
@@ -200,6 +201,7 @@ def test_electrum_file_may_end_with_changes(tmp_path: Path) -> None:
     assert "damaged at line" in refused(tmp_path, f"{text_of(electrum())},\n{{")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("file", "descriptor"),
     [
@@ -245,6 +247,7 @@ def account(depth: int, parent: str = "aabbccdd", index: int = (1 << 31) + 7) ->
     return str(encode(raw + sha256d(raw)[:4]))
 
 
+@pytest.mark.few(76)
 @pytest.mark.parametrize("depth", range(5))
 @pytest.mark.parametrize("fingerprint", [None, "", "D34DB33F", "0xd34db33f", "00000000", "nonsense", 5])
 @pytest.mark.parametrize("path", [None, "", "m", "m/84'/0H/0h", "84h/0h/0h", "nonsense", 5])
@@ -347,6 +350,7 @@ SECRETS: dict[str, tuple[object, str]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", SECRETS)
 def test_private_keys_are_named_but_not_kept(kind: str, tmp_path: Path) -> None:
     file, words = SECRETS[kind]
@@ -593,6 +597,7 @@ def test_wallet_file_obeys_the_options_of_load(tmp_path: Path) -> None:
         WatchList.load(path)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", FILES)
 def test_file_is_a_source_of_an_account(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path, FILES[kind]())
