@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from light.socksserver import IPV4, NAME, SocksProxy
 from spvfilter.errors import ParameterError, UselessPeerError
 from spvfilter.light.client import LightClient
 from spvfilter.network import MAINNET, REGTEST
@@ -26,7 +27,6 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from support.engineparts import engine_of
 from support.lightworld import FAST, START, Run, World, running, where
-from support.socksserver import IPV4, NAME, SocksProxy
 
 ONION = "explorerzydxu5ecjrkwceayqybizmpjjznk5izmitf2modhcusuqlid.onion"
 

@@ -12,7 +12,7 @@ from inspect import isclass
 from pathlib import Path
 
 import spvfilter
-from support.publicdocs import Doc, public_docs
+from repository.publicdocs import Doc, public_docs
 from support.publicnames import MODULES, ROOMS, public
 from support.rules import assert_none
 
