@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -55,6 +57,11 @@ def test_95_percent_of_sample_intervals_contain_the_true_rate() -> None:
     assert SampledRate(0, 1_000).interval[0] == 0.0
     assert SampledRate(0, 1_000).interval[1] == pytest.approx(0.00383, rel=0.01)
     assert SampledRate(7, 7).interval[1] == 1.0
+
+
+@pytest.mark.parametrize(("hits", "probes", "low", "high"), [(5, 10, 0.23659, 0.76341), (1, 20, 0.00888, 0.23613)])
+def test_an_interval_of_few_probes_is_wilsons(hits: int, probes: int, low: float, high: float) -> None:
+    assert SampledRate(hits, probes).interval == pytest.approx((low, high), abs=1e-5)
 
 
 def test_equal_filters_have_the_rate_of_one() -> None:
@@ -124,9 +131,23 @@ def test_bitcoinj_s_filter_has_its_size(addresses: int, rate: float, size: int, 
 def test_bitcoinj_s_filter_of_a_small_wallet_hides_nothing() -> None:
     # 20 elements in a filter for 120
     assert bitcoinj_filter(10, 7, 0.0005).current_fp_rate == pytest.approx(1e-10, rel=10)
-    for addresses, rate, tweak in ((0, 0.1, 1), (1, 0.0, 1), (1, 1.0, 1), (1, 0.1, 1 << 32), (1, 0.1, -1)):
-        with pytest.raises(ParameterError):
-            bitcoinj_filter(addresses, tweak, rate)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "rate", "tweak", "said"),
+    [
+        (0, 0.1, 1, "addresses must be a whole number from 1 to 2^30, not 0"),
+        ((1 << 30) + 1, 0.1, 1, "addresses must be a whole number from 1 to 2^30, not 1073741825"),
+        (1, 0.0, 1, "rate must be between 0 and 1, not 0.0"),
+        (1, 1.0, 1, "rate must be between 0 and 1, not 1.0"),
+        (1, 0.1, 1 << 32, "tweak is not a u32: 4294967296"),
+        (1, 0.1, -1, "tweak is not a u32: -1"),
+        (1, 0.1, 1.5, "tweak is not a u32: 1.5"),
+    ],
+)
+def test_bitcoinj_s_filter_out_of_range_raises(addresses: int, rate: float, tweak: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(said)):
+        bitcoinj_filter(addresses, tweak, rate)
 
 
 def cases(report: PrivacyReport) -> dict[str, float]:
