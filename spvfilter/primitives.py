@@ -11,7 +11,7 @@ from typing import Protocol, Self, SupportsBytes
 
 from spvfilter._arguments import named
 from spvfilter._public import naming, readable
-from spvfilter.errors import FormatError, ParameterError, counted
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE
 
@@ -145,12 +145,12 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
     width = 1 << (first - 0xFC)  # fd → 2, fe → 4, ff → 8
     end = at + 1 + width
     if end > len(raw):
-        raise FormatError(f"truncated: CompactSize needs {width} more bytes", offset=at, field=field)
+        raise FormatError(f"truncated: CompactSize wants {width} more bytes", offset=at, field=field)
     value = int.from_bytes(raw[at + 1 : end], "little")
     if value < (0xFD, 0x10000, 0x100000000)[first - 0xFD]:
         raise FormatError(f"non-canonical CompactSize for {value}", offset=at, field=field)
     if value > MAX_COMPACT_SIZE:
-        raise FormatError(f"{value} is above the limit of {MAX_COMPACT_SIZE}", offset=at, field=field)
+        raise FormatError(f"{value} is above the limit {MAX_COMPACT_SIZE}", offset=at, field=field)
     return value, end
 
 
@@ -189,7 +189,7 @@ class Reader:
     def finish(self, field: str) -> None:
         """Raise FormatError unless all bytes have been read."""
         if self.at != len(self.raw):
-            raise FormatError(counted(len(self.raw) - self.at, "trailing byte"), offset=self.at, field=field)
+            raise FormatError(f"{len(self.raw) - self.at} trailing bytes", offset=self.at, field=field)
 
 
 def check_int(name: str, value: object, unit: str = "") -> None:

@@ -71,7 +71,7 @@ class TestCompactSize:
 
     @pytest.mark.parametrize("value", ABOVE_LIMIT)
     def test_value_above_the_limit_is_refused(self, value: int) -> None:
-        with pytest.raises(FormatError, match=f"count at byte 1: {value} is above the limit of 33554432") as caught:
+        with pytest.raises(FormatError, match=f"count at byte 1: {value} is above the limit 33554432") as caught:
             read_compact_size(b"a" + bytes.fromhex(ABOVE_LIMIT[value]), 1, "count")
         assert (caught.value.offset, caught.value.field) == (1, "count")
 
