@@ -73,7 +73,7 @@ class Growth(NamedTuple):
     def shape(self, number: int) -> tuple[int, float, int]:
         """Return capacity, rate and hash functions of a slice: the arguments of its BloomFilter.
 
-        Raises ParameterError if the slice would be too large to compute its size.
+        Raises ParameterError if the size of the slice is too large to compute.
         """
         rate = self.fp_rate * (1 - self.tightening) * self.tightening**number
         capacity = self.capacity * self.growth**number
@@ -91,7 +91,7 @@ class Growth(NamedTuple):
     def expected(self, items: int) -> Grown:
         """Return the expected state of a filter with `items` distinct keys.
 
-        Raises ParameterError if the keys need more than 64 slices, or a slice that is too large to compute its size.
+        Raises ParameterError if the keys need more than 64 slices, or a slice whose size is too large to compute.
         """
         count = self.slices_for(items)
         if count > MAX_SLICES:
@@ -115,7 +115,7 @@ class Growth(NamedTuple):
             encode: Type of the keys, as for BloomFilter.
 
         Raises:
-            ParameterError: The slice is too large to compute its size.
+            ParameterError: The size of the slice is too large to compute.
             TooLargeError: The slice does not fit into memory.
         """
         made = BloomFilter(*self.shape(number), hashing=hashing, encode=encode)

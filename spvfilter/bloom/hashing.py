@@ -63,7 +63,7 @@ class Bip37Hash:
         return self.tweak.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """Return None: the kernel implements the family."""
+        """Return None, because the kernel implements the family."""
 
 
 @public
@@ -90,7 +90,7 @@ class FastHash:
         return self.seed.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """Return None: the kernel implements the family."""
+        """Return None, because the kernel implements the family."""
 
 
 @public
@@ -112,7 +112,7 @@ class SipHash:
             raise ParameterError("a SipHash key must be 16 bytes long")
 
     def functions(self, hash_funcs: int) -> None:
-        """Return None: the kernel implements the family."""
+        """Return None, because the kernel implements the family."""
 
 
 @public

@@ -88,7 +88,7 @@ class Planning:
         if files.mode is UndoMode.REQUIRE:
             self._require_undo(runs)
         self._order = array("I")  # Rows on the best branches in chain order, then stale rows by their hashes.
-        # Hash of the block before, by index in that order, unless that block is at the index before.
+        # Hash of the previous block, by index in that order, unless that block is at the previous index.
         self._previous: dict[int, bytes] = {}
         self._arrange(runs, order.stale, links)
 

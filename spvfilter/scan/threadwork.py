@@ -1,4 +1,4 @@
-"""Work in a thread that a cancelled task waits for."""
+"""Work in a thread, which a task waits for even if it is cancelled."""
 
 from __future__ import annotations
 

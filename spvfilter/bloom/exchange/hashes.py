@@ -46,7 +46,7 @@ class SparkHash:
         return self.seed.to_bytes(4, "little", signed=True) + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """Return None: the kernel implements the family."""
+        """Return None, because the kernel implements the family."""
 
 
 @public
@@ -60,4 +60,4 @@ class RedisBloomHash:
     """16 zero bytes: the family has no seed."""
 
     def functions(self, hash_funcs: int) -> None:
-        """Return None: the kernel implements the family."""
+        """Return None, because the kernel implements the family."""

@@ -66,7 +66,8 @@ class RedisScalableBloomFilter:
         RemoteReadOnlyError: The operation writes, and the server is a replica.
         RemoteError: The server reported another error.
         CapacityError: A new slice is needed, but there are 64 slices, or it would make more than 16,384 shards.
-        ParameterError: A new slice is needed, but it is too large for the hash family, or to compute its size.
+        ParameterError: A new slice is needed, but it is too large for the hash family, or its size is too large to
+            compute.
         TooLargeError: A new slice is needed, but it is too large to address.
     """
 

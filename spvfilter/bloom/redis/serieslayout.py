@@ -96,8 +96,8 @@ class SeriesLayout:
     def know(self, count: int) -> None:
         """Compute the layouts of the first `count` slices.
 
-        Raises CapacityError if there are more than 64 slices or more shards than a script handles, ParameterError if a
-        slice is too large to compute its size, and TooLargeError.
+        Raises CapacityError if there are more than 64 slices or more shards than a script handles, ParameterError if
+        the size of a slice is too large to compute, and TooLargeError.
         """
         while len(self.slices) < count:
             number = len(self.slices)

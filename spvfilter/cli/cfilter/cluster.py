@@ -101,7 +101,7 @@ class _FilterFiles:
 
     def __init__(self, folder: Path, plan: Plan, previous: bytes | None) -> None:
         self._folder = folder
-        # filter headers by block: of the block before the next filter
+        # filter header of the block before the next filter, by block
         self._before = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
         if previous is not None:
             self._before[next(plan.parts[0].blocks()).ref.previous] = previous
