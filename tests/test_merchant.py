@@ -323,6 +323,7 @@ def world(tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield made
 
 
+@pytest.mark.few(1)
 async def test_payment_is_final_after_its_confirmations(world: World) -> None:
     async with world.serving():
         address = await world.invoice("a")
@@ -335,6 +336,7 @@ async def test_payment_is_final_after_its_confirmations(world: World) -> None:
     assert world.receiver.told("a") == ["confirming", "paid"]
 
 
+@pytest.mark.few(1)
 async def test_underpaid_invoice_is_paid_by_a_second_payment(world: World) -> None:
     async with world.serving():
         address = await world.invoice("a")
@@ -348,6 +350,7 @@ async def test_underpaid_invoice_is_paid_by_a_second_payment(world: World) -> No
         await world.reaches("a", "paid", 1_000, 1_000)
 
 
+@pytest.mark.few(1)
 async def test_overpaid_invoice_names_both_amounts(world: World) -> None:
     async with world.serving():
         world.node.pay(await world.invoice("a"), 1_500)
@@ -355,6 +358,7 @@ async def test_overpaid_invoice_names_both_amounts(world: World) -> None:
         await world.reaches("a", "overpaid", 1_500, 1_500)
 
 
+@pytest.mark.few(1)
 async def test_second_payment_of_a_paid_invoice_is_reported(world: World) -> None:
     async with world.serving():
         address = await world.invoice("a")
@@ -367,6 +371,7 @@ async def test_second_payment_of_a_paid_invoice_is_reported(world: World) -> Non
         await world.reaches("a", "paid twice", 2_000, 2_000)
 
 
+@pytest.mark.few(1)
 async def test_replacement_with_a_higher_fee_is_no_second_payment(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
@@ -378,6 +383,7 @@ async def test_replacement_with_a_higher_fee_is_no_second_payment(world: World) 
     assert world.receiver.told("a") == ["confirming", "paid"]
 
 
+@pytest.mark.few(1)
 async def test_replacement_after_the_expiry_is_in_time(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a", expires=int(world.now) + HOUR), 1_000)
@@ -391,6 +397,7 @@ async def test_replacement_after_the_expiry_is_in_time(world: World) -> None:
     assert world.receiver.told("a") == ["confirming", "paid"]
 
 
+@pytest.mark.few(1)
 async def test_replacement_is_in_time_if_each_event_is_stored_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,6 +412,7 @@ async def test_replacement_is_in_time_if_each_event_is_stored_alone(
         await world.reaches("a", "paid", 1_000, 1_000)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("values", [(1_000,), (500, 500)])
 async def test_larger_replacement_after_the_expiry_is_late(world: World, values: tuple[int, ...]) -> None:
     """A small payment in time gives no right to pay the amount later."""
@@ -420,6 +428,7 @@ async def test_larger_replacement_after_the_expiry_is_late(world: World, values:
         await world.reaches("a", "late", 1_000, 1_000)
 
 
+@pytest.mark.few(1)
 async def test_double_spent_payment_does_not_count(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
@@ -434,6 +443,7 @@ async def test_double_spent_payment_does_not_count(world: World) -> None:
     assert twin != txid
 
 
+@pytest.mark.few(1)
 async def test_double_spend_in_favour_of_the_payer_is_reported(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
@@ -442,6 +452,7 @@ async def test_double_spend_in_favour_of_the_payer_is_reported(world: World) -> 
         await world.reaches("a", "waiting", 0)
 
 
+@pytest.mark.few(1)
 async def test_paid_invoice_is_unpaid_after_a_reorganization(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
@@ -463,6 +474,7 @@ async def test_paid_invoice_is_unpaid_after_a_reorganization(world: World) -> No
     assert told[-5:] == ["paid", "confirming", "paid", "confirming", "waiting"]
 
 
+@pytest.mark.few(1)
 async def test_disconnected_block_below_the_required_depth_is_reported(world: World) -> None:
     """The payment stays in its block, and only its second confirmation is lost for a moment."""
     async with world.serving():
@@ -473,6 +485,7 @@ async def test_disconnected_block_below_the_required_depth_is_reported(world: Wo
         await world.reaches("a", "paid", 1_000, 1_000)
 
 
+@pytest.mark.few(1)
 async def test_invoice_expires_and_a_late_payment_is_reported(world: World) -> None:
     async with world.serving():
         late = await world.invoice("late", expires=int(world.now) + HOUR)
@@ -495,6 +508,7 @@ async def test_invoice_expires_and_a_late_payment_is_reported(world: World) -> N
     assert world.receiver.told("good") == ["confirming", "paid"]
 
 
+@pytest.mark.few(1)
 async def test_payment_during_a_stop_is_in_time(world: World) -> None:
     """The invoice does not expire after the restart, before the wallet has searched the blocks of the stop."""
     world.now = world.node.call(lambda regtest: regtest.time)
@@ -512,6 +526,7 @@ async def test_payment_during_a_stop_is_in_time(world: World) -> None:
     assert unpaid != address
 
 
+@pytest.mark.few(1)
 async def test_payment_in_two_parts_during_a_stop_is_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The invoice does not expire after the first part, although its time is over."""
     monkeypatch.setattr(merchant, "BATCH", 1)
@@ -545,6 +560,7 @@ async def test_3000_unpaid_invoices_do_not_hide_a_paid_one(world: World) -> None
     assert len(world.receiver.bodies) <= 3
 
 
+@pytest.mark.few(1)
 async def test_each_account_has_its_own_addresses(world: World) -> None:
     async with world.serving():
         unknown = ("none", "pub", 1_000, ALWAYS)
@@ -561,6 +577,7 @@ async def test_each_account_has_its_own_addresses(world: World) -> None:
         assert (await client.balance(account="bar")).total == 2_000
 
 
+@pytest.mark.few(1)
 async def test_older_copy_of_the_wallet_gives_no_address_twice(world: World) -> None:
     async with world.serving():
         first = await world.invoice("a")
@@ -579,6 +596,7 @@ async def test_older_copy_of_the_wallet_gives_no_address_twice(world: World) -> 
     assert world.receiver.bodies == told
 
 
+@pytest.mark.few(1)
 async def test_lost_database_of_the_wallet_changes_no_invoice(world: World) -> None:
     async with world.serving():
         world.node.pay(await world.invoice("a", expires=int(world.now) + HOUR), 1_000)
@@ -595,6 +613,7 @@ async def test_lost_database_of_the_wallet_changes_no_invoice(world: World) -> N
     assert world.receiver.bodies == told
 
 
+@pytest.mark.few(1)
 async def test_spent_coin_stays_a_payment(world: World) -> None:
     """The shop's owner moves the money, first unconfirmed."""
     async with world.serving():
@@ -612,6 +631,7 @@ async def test_spent_coin_stays_a_payment(world: World) -> None:
     assert len(world.receiver.told("a")) <= 2
 
 
+@pytest.mark.few(1)
 async def test_payment_that_a_new_database_does_not_have_is_withdrawn(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
@@ -622,6 +642,7 @@ async def test_payment_that_a_new_database_does_not_have_is_withdrawn(world: Wor
         await world.reaches("a", "waiting", 0)
 
 
+@pytest.mark.few(1)
 async def test_place_of_another_run_is_not_continued(world: World) -> None:
     """The number of the last event exists, but another run stored it: an older copy, and the clock was set back."""
     async with world.serving():
@@ -647,6 +668,7 @@ async def test_new_database_of_the_wallet_watches_every_given_address(world: Wor
         assert await world.invoice("b") not in addresses
 
 
+@pytest.mark.few(1)
 async def test_refused_reveal_does_not_stop_the_program(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object, **__: object) -> str:
         raise InexpressibleError("a BIP-37 filter has no room", ())

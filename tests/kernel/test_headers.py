@@ -153,6 +153,7 @@ def sizes() -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(1, 40), min_size=1, max_size=5)
 
 
+@pytest.mark.few(1)
 @TWINS
 @given(sizes(), st.integers(0, 1 << 32))
 def test_indexes_and_joined_indexes_find_each_header(twin: Any, counts: list[int], seed: int) -> None:
@@ -174,6 +175,7 @@ def test_indexes_and_joined_indexes_find_each_header(twin: Any, counts: list[int
         assert twin.find_header(tuple(indexes), name) == [places[number] for number in alike]
 
 
+@pytest.mark.few(1)
 @TWINS
 def test_an_index_has_at_most_65536_headers(twin: Any) -> None:
     raw, last = random.Random(1).randbytes(80 * 65_536), bytes(32)

@@ -278,6 +278,7 @@ def test_overlapping_records_are_refused(kind: type[WatchTable], offsets: tuple[
         kind(image)
 
 
+@pytest.mark.few(1)
 @kinds
 def test_chosen_collisions_are_refused(kind: type[WatchTable]) -> None:
     """The middle bytes of the scripts equal a word of the key, so that all hashes are 0."""
