@@ -14,8 +14,8 @@ TIMESPAN = PERIOD * SPACING  # seconds: the target duration of a period; Core nP
 def decode_bits(bits: int) -> tuple[int, bool, bool]:
     """Decode compact bits into an absolute value, a sign and an overflow flag (Core SetCompact).
 
-    The highest byte is the length of the number in bytes. The next bit is its sign. The other 23 bits are its first
-    three bytes.
+    The highest byte is the length of the number in bytes, the next bit is its sign, and the other 23 bits are its
+    leading three bytes.
 
     Returns:
         The absolute value; True if the bits are negative; True if they overflow 256 bits.

@@ -47,7 +47,7 @@ class Fork:
 class Forks:
     """The forks with the most work, in a limited amount of memory.
 
-    A fork that was dropped for lack of room is forgotten, so a peer can send it again.
+    A fork that is dropped for lack of room is forgotten, so a peer can send it again.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Forks:
         return iter(self._forks)
 
     def find(self, block_hash: bytes) -> tuple[Fork, int] | None:
-        """Return the fork that contains a header, found by its hash, and the header's height; None if no fork does."""
+        """Return the fork that contains the header with this hash, and the header's height, or None."""
         for fork in self._forks:
             at = fork.hashes.find(block_hash)
             while at >= 0:
@@ -73,10 +73,9 @@ class Forks:
             self._forks.remove(min(self._forks[1:], key=lambda other: other.work))
 
     def reorganise(self, old: Fork, new: Fork) -> None:
-        """Attach all forks to the best chain again, after branch `new` replaced branch `old` in it.
+        """Reattach all forks to the best chain, in which branch `new` has replaced branch `old`.
 
-        Both branches start from the same height. Headers that `new` contains are cut off the forks, and `old` becomes a
-        fork.
+        Both branches start at the same height. Headers in `new` are cut off the forks, and `old` becomes a fork.
         """
         forks, self._forks = [*self._forks, old], []
         for fork in reversed(forks):

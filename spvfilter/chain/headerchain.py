@@ -66,7 +66,7 @@ class Update:
     """
 
     fork_height: int
-    """Height of the last header that the best chain has both before and after the change."""
+    """Height of the last header that is in the best chain both before and after the change."""
     stored: int = 0
     """Number of new headers that were stored, including headers of forks."""
     old_headers: bytes = b""
@@ -80,7 +80,7 @@ class Update:
 
     @property
     def disconnected(self) -> Iterator[ChainHeader]:
-        """Return the disconnected headers in the order in which to undo them: from the old tip downwards."""
+        """Return the disconnected headers in the order in which to undo them, from the old tip down."""
         return reversed(list(_placed(self.fork_height, self.old_headers, self.old_hashes)))
 
     @property
@@ -104,7 +104,7 @@ class Candidate(NamedTuple):
     """Headers that the chain has validated but not stored."""
 
     fork: Fork | None
-    """The stored fork whose header the candidate follows; None if it follows a header of the best chain."""
+    """The stored fork whose header the candidate follows, or None if it follows a header of the best chain."""
     height: int
     """Height of the stored header that the candidate follows."""
     headers: bytes
@@ -134,7 +134,7 @@ class HeaderChain:
         return hash_to_hex(self.tip_hash)
 
     def __init__(self, network: Network, start: Start | None = None) -> None:
-        """Create a chain that has only its start.
+        """Create a chain that consists only of its start.
 
         Raises FormatError, HeaderError or ParameterError if `start` is malformed, violates a rule or lacks headers.
         """
@@ -243,7 +243,7 @@ class HeaderChain:
         return self._find(block_hash) is not None
 
     def height_of(self, block_hash: bytes | str) -> int | None:
-        """Return the height of the header with this hash in the best chain; None if it is not there.
+        """Return the height of the header with this hash in the best chain, or None if it is not there.
 
         `block_hash` is 32 bytes in wire order or 64 hex digits. Raises ParameterError for any other text.
         """
@@ -273,13 +273,13 @@ class HeaderChain:
         return self._active.time_at(self._checked(height))
 
     def headers(self, height: int, count: int) -> bytes:
-        """Return up to `count` headers of the best chain from a height on, 80 bytes each.
+        """Return up to `count` headers of the best chain, 80 bytes each, from a height on.
 
-        The result is shorter at the tip, and empty if `height` is one above the tip. Raises ParameterError for other
-        heights without a header, and for a negative count.
+        The result is shorter at the tip, and empty if `height` is one above the tip. Raises ParameterError if there is
+        no header at any other height, or if `count` is negative.
         """
         if count < 0:
-            raise ParameterError(f"count must not be negative: {count}")
+            raise ParameterError(f"count must be 0 or more, not {count}")
         return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
@@ -316,7 +316,8 @@ class HeaderChain:
 
     def _checked(self, height: int) -> int:
         if not self._active.first <= height <= self.height:
-            raise ParameterError(f"no header at height {height}: the chain has {self._active.first} to {self.height}")
+            covered = f"{self._active.first} to {self.height}"
+            raise ParameterError(f"no header at height {height}: the chain covers heights {covered}")
         return height
 
     def locator(self) -> list[bytes]:
@@ -379,7 +380,7 @@ class HeaderChain:
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> str:
-        """Say why the candidate's work is too little for `accept`; empty if `accept` would store it."""
+        """Return why the candidate has too little work for `accept`, or "" if `accept` would store it."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"

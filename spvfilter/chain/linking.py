@@ -40,7 +40,7 @@ class Linked(Protocol):
 
     @property
     def height(self) -> int | None:
-        """Height of the block in its chain; None if the height is unknown."""
+        """Height of the block in its chain, or None if the height is unknown."""
         ...
 
 
@@ -52,7 +52,7 @@ class Segment:
     blocks: list[int]
     """Indexes of the run's blocks in the sequence that was linked, lowest block first."""
     height: int | None
-    """Height of the run's first block; None if the height is unknown."""
+    """Height of the run's first block, or None if the height is unknown."""
 
 
 @public
@@ -61,11 +61,11 @@ class Order:
     """The result of `link`: blocks in chain order. Each is given by its index in the sequence that was linked."""
 
     segments: list[Segment]
-    """Runs of blocks on the best branches that are not linked with each other, oldest first."""
+    """Runs of blocks on the best branches, oldest first. They are not linked to one another."""
     stale: list[int]
     """Indexes of the blocks that are not on a best branch."""
     unproven: list[int] = field(default_factory=list)
-    """Indexes of the blocks whose hash misses its target, although other blocks of their tree meet their targets."""
+    """Indexes of blocks whose hash misses its target, although other blocks of the same tree meet theirs."""
 
 
 @public
@@ -122,7 +122,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
 
 
 def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) -> int | None:
-    """Return the height of a branch's first block; None if it is unknown.
+    """Return the height of a branch's first block, or None if it is unknown.
 
     It is 0 for the genesis block. Otherwise it is counted from a block that contains its height.
     """
@@ -137,7 +137,7 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """Return the height that a block's coinbase contains (BIP-34); None if there is none.
+    """Return the height that a block's coinbase contains (BIP-34), or None if there is none.
 
     BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
     scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.

@@ -1,6 +1,6 @@
-"""PackedHeaders: the headers of the best chain, packed tightly and indexed by height and by hash.
+"""PackedHeaders: the headers of the best chain, stored compactly and indexed by height and by hash.
 
-All chains of a process share their old headers.
+All chains in a process share their old headers.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ class _LargeIndex:
 
 
 _SEGMENTS: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
-"""Segments of all chains of the process by the hash of their last header, which commits to all of them. A segment ends
-with the last chain that contains it."""
+"""Segments of all chains in the process, by the hash of their last header, which commits to all headers before it.
+
+A segment is freed with the last chain that contains it.
+"""
 _INDEXES: WeakValueDictionary[bytes, _LargeIndex] = WeakValueDictionary()
-"""Large indexes in the same way."""
+"""Large indexes, in the same way."""
 
 
 class PackedHeaders:
@@ -54,8 +56,8 @@ class PackedHeaders:
 
     Old headers are in segments of 2,048, which all chains of the process share. The newest headers are in a buffer.
 
-    Indexes by hash take 6 bytes a header. The oldest headers have indexes of 32,768 headers, newer headers have those
-    of their segments, and the buffer has one small index. Every change replaces the small index.
+    Indexes by hash take 6 bytes per header. An index covers 32,768 of the oldest headers, or a segment of newer ones.
+    The buffer has a small index, which every change replaces.
     """
 
     __slots__ = ("_indexes", "_large", "_raw", "_segments", "_sums", "_works", "first", "height", "tip_hash", "work")
@@ -163,7 +165,7 @@ class PackedHeaders:
         self._indexes = (*(large.index for large in self._large), *middle, *newest)
 
     def headers(self, height: int, count: int) -> bytes:
-        """Return up to `count` headers from a height on, 80 bytes each; fewer at the end."""
+        """Return up to `count` headers, 80 bytes each, from a height on. There are fewer at the end."""
         number, parts = height - self.first, list[bytes]()
         for place in range(min(number // _BLOCKS, len(self._segments)), len(self._segments) + 1):
             raw = self._segments[place].raw if place < len(self._segments) else self._raw
@@ -192,7 +194,7 @@ class PackedHeaders:
         return found if last < self.height else [*found, self.tip_hash]
 
     def height_of(self, block_hash: bytes) -> int | None:
-        """Return the height of the header with this hash; None if no header with this hash is stored."""
+        """Return the height of the header with this hash, or None if no header with this hash is stored."""
         if block_hash == self.tip_hash:
             return self.height
         for place, number in find_header(self._indexes, block_hash):

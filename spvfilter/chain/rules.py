@@ -34,9 +34,9 @@ _FIELDS = struct.Struct("<i64xII4x")  # of a header: version, time, bits
 class Tip:
     """The facts about a chain that decide which next header is valid. Their size does not depend on its length.
 
-    All headers of a difficulty period have the bits of the period's first header. The exception is a late header on a
-    test network: if it comes more than 20 minutes after the previous one, it has the network's easiest bits. Core
-    searches backwards for the last header that is not late (GetNextWorkRequired) and finds the same bits.
+    All headers of a difficulty period have the bits of the period's first header, except late headers on test networks.
+    A header that is more than 20 minutes later than the previous one has the network's easiest bits. Core searches
+    backwards for the last header that is not late (GetNextWorkRequired) and finds the same bits.
     """
 
     network: Network
@@ -128,7 +128,7 @@ class Tip:
         self.times = [*self.times[1 - MEDIAN_SPAN :], time]
 
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
-        """Validate many headers at once.
+        """Validate many headers in one call.
 
         Between landmarks, a header has the bits of its period. A late header has the easiest bits of the network.
         """
@@ -192,12 +192,12 @@ class Tip:
 
 
 def _difficulty(bits: int) -> bytes:
-    """Return compact bits and their target in the form of the kernel: 4 and 32 bytes, little endian."""
+    """Return compact bits and their target in the kernel's form: 4 and 32 bytes, little endian."""
     return bits.to_bytes(4, "little") + target(bits).to_bytes(32, "little")
 
 
 def median(times: Iterable[int]) -> int:
-    """Return the median of some times; of an even number of times, the later of the two middle times.
+    """Return the median of some times. For an even number of times, it is the later of the two middle ones.
 
     This is the rule of Core's GetMedianTimePast.
     """
@@ -208,7 +208,7 @@ def median(times: Iterable[int]) -> int:
 def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> None:
     """Check that a header's hash meets its own bits (Core CheckProofOfWork).
 
-    Raises TargetError for bits that the network does not allow, and ProofOfWorkError if the hash is above the target.
+    Raises TargetError if the network does not allow the bits, and ProofOfWorkError if the hash is above the target.
     """
     value, negative, overflow = decode_bits(bits)
     if negative or overflow or not value or value > network.pow_limit:

@@ -31,7 +31,7 @@ MIN_SALT_SIZE = 16  # bytes (our choice)
 
 @public
 class SyncPhase(StrEnum):
-    """The step of header synchronization with a peer. It determines what happens to the next headers."""
+    """The step of header synchronization with a peer, which determines what happens to the next headers."""
 
     DIRECT = "direct"
     """Validated headers are stored in the chain immediately."""

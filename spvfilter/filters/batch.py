@@ -40,7 +40,7 @@ class _Batch:
 
     filters: list[tuple[bytes, bytes]] = field(default_factory=list)
     error: Exception | None = None
-    """The error that ended the stream after the filters of this batch. None if there was no error."""
+    """The error that ended the stream after the filters of this batch, or None if there was no error."""
 
 
 @public
@@ -49,15 +49,15 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
 
     The blocks are only candidates: filters have false positives, so the caller must search the blocks.
 
-    The generator reads at most `jobs` + 1 batches ahead; a batch has 256 filters or about 4 MB. The iteration blocks:
-    do it in a thread, not in a coroutine. Close the generator to end its threads.
+    The generator reads at most `jobs` + 1 batches ahead; a batch contains 256 filters or about 4 MB. Iterate in a
+    thread, not in a coroutine, because the iteration blocks. Close the generator to end its threads.
 
     If `filters` raises an error or yields an invalid item, the generator first yields the candidates before that item,
     then raises the error. KeyboardInterrupt ends the generator immediately.
 
     Args:
         filters: Pairs (block hash, filter), read lazily in the caller's thread.
-        watch: A query, or a watch list. Entries that are added to the list after the call are not looked up.
+        watch: A query, or a watch list. Entries added to the list after the call are not looked up.
         jobs: Number of threads. One job runs in the caller's thread. The pure kernel always uses one.
 
     Raises:
@@ -90,7 +90,7 @@ def _candidates(outcomes: Generator[tuple[Sequence[bytes], Exception | None]]) -
 def _outcomes(
     batches: Iterator[_Batch], query: GcsQuery, jobs: int
 ) -> Generator[tuple[Sequence[bytes], Exception | None]]:
-    """Yield a pair for each batch, in order: its candidates, and the error that follows them. None if there is none."""
+    """Yield a pair for each batch, in order: its candidates, and the error that follows them, or None."""
     if jobs == 1:
         for batch in batches:
             yield _match(batch, query)
@@ -138,7 +138,7 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
         raise ParameterError(f"a block hash must be 32 bytes long, not {len(hash_)}")
     if isinstance(data, BasicFilter):
         if data.block_hash != hash_:
-            raise ParameterError(f"got {data!r} as the filter of block {hash_[::-1].hex()}")
+            raise ParameterError(f"expected the filter of block {hash_[::-1].hex()}, got {data!r}")
     elif not isinstance(data, Buffer):
         raise TypeError(f"a filter must be bytes or a BasicFilter, not {type(data).__name__}")
     return hash_, bytes(data)
@@ -153,7 +153,7 @@ def _match(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception |
 
 
 def _match_singly(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception | None]:
-    """Match a batch that has a malformed filter. Return the candidates before that filter, and the filter's error."""
+    """Match a batch that contains a malformed filter. Return the candidates before that filter, and its error."""
     found: list[bytes] = []
     for block_hash, data in batch.filters:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import gcs_build, walk_block
@@ -50,8 +50,8 @@ class BasicFilter(GolombCodedSet):
 
         Args:
             raw_block: The block, as bytes or as an object that serializes to them.
-            prevout_scripts: The scriptPubKeys of the outputs that the block spends, in any order. There is one for each
-                input, except the input of the coinbase.
+            prevout_scripts: The scriptPubKeys of the outputs that the block spends, one for each input except the
+                coinbase's, in any order.
 
         Raises:
             ParameterError: The number of scripts is not the number of outputs that the block spends.
@@ -61,7 +61,8 @@ class BasicFilter(GolombCodedSet):
         spent = [bytes(script) for script in prevout_scripts]
         outputs, inputs = _contents(raw)
         if len(spent) != inputs:
-            raise ParameterError(f"the block spends {inputs} outputs, but prevout_scripts has {len(spent)} scripts")
+            given = counted(len(spent), "script")
+            raise ParameterError(f"the block spends {counted(inputs, 'output')}, but prevout_scripts contains {given}")
         block_hash = sha256d(raw[:HEADER_SIZE])
         return cls(basic_data(block_hash, filter_elements(outputs, spent)), block_hash)
 
@@ -160,7 +161,7 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
         ParameterError: An argument is not 32 bytes long.
     """
     if len(hash_of_filter) != 32 or len(previous) != 32:
-        raise ParameterError(f"hashes must be 32 bytes long, not {len(hash_of_filter)} and {len(previous)}")
+        raise ParameterError(f"both hashes must be 32 bytes long, not {len(hash_of_filter)} and {len(previous)}")
     return sha256d(hash_of_filter + previous)
 
 

@@ -30,16 +30,16 @@ A smaller filter misses its requested false-positive rate, and a peer can tell i
 MIN_DECOY_KEY = 16
 """Smallest size of a decoy key, the secret from which decoys are derived, in bytes (our choice)."""
 LOW_RATE = 0.1
-"""Share of the requested false-positive rate below which a filter hides nothing (our choice)."""
+"""Fraction of the requested false-positive rate below which a filter counts as hiding nothing (our choice)."""
 NO_DECOYS = "the filter has no decoys"
-"""Start of the message of the warning about missing decoys."""
+"""Start of the warning about missing decoys."""
 _WALLET_CAPACITY = 1_024
 """Smallest capacity of LightClient's filter, in elements (our choice).
 
 It leaves room for the outpoints that a peer inserts.
 """
 _COMMAND = b"filterload\x00\x00"
-"""Command field of a filterload message. It follows the magic of the network."""
+"""Command field of a filterload message, which follows the network's magic."""
 _SHA256_BLOCK = 64
 """Block size of SHA-256 in bytes."""
 # RFC 2104 § 2: tables that XOR each byte with ipad and opad
@@ -61,7 +61,7 @@ class UpdateFlags(IntEnum):
     P2PUBKEY_ONLY = 2
     """The peer inserts the outpoints of matching P2PK and bare multisig outputs only."""
     UNDEFINED = 3
-    """An undefined value that only received filters have. The peer inserts nothing."""
+    """An undefined value, found only in received filters. The peer inserts nothing."""
 
 
 @public
@@ -105,7 +105,7 @@ def filter_size(elements: int, fp_rate: float) -> int:
 
     Args:
         elements: Number of elements that the filter is sized for, from 1 to 2^32 - 1.
-        fp_rate: False-positive rate for this number of elements, between 0 and 1, both excluded.
+        fp_rate: False-positive rate for this number of elements, between 0 and 1, exclusive.
 
     Raises:
         ParameterError: An argument is out of range.
@@ -140,7 +140,7 @@ def _degenerate(elements: int, fp_rate: float) -> bool:
 
 
 def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
-    """Return the error for a filter that would match everything. The message names the nearest valid parameters."""
+    """Return the error for a filter that would match everything. Its message suggests the nearest valid parameters."""
     size = filter_size(elements, fp_rate)
     # in elements: with 2 bits for each element, Core's integer division still gives one function
     most = MAX_FILTER_SIZE * 4
@@ -148,7 +148,7 @@ def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
     if elements <= most:
         remedy = f"the rate for {elements} elements must be at most {rate}"
     else:
-        remedy = f"a filter of {MAX_FILTER_SIZE} bytes holds at most {most} elements" + (
+        remedy = f"a filter of {MAX_FILTER_SIZE} bytes can contain at most {most} elements" + (
             f" at rate {rate}" if fp_rate > rate else ""
         )
     result = "0 hash functions" if size else "0 bytes"
@@ -182,7 +182,7 @@ class Bip37Filter(BloomBits):
 
     Args:
         elements: Number of elements to size the filter for, by Core's formula; at least 1.
-        fp_rate: False-positive rate for this number of elements, between 0 and 1, both excluded.
+        fp_rate: False-positive rate for this number of elements, between 0 and 1, exclusive.
         tweak: Number from which the seeds of the hash functions are derived, a u32.
         flags: Outpoints that a peer inserts when an output matches.
 
@@ -199,9 +199,9 @@ class Bip37Filter(BloomBits):
         size = filter_size(elements, fp_rate)
         self._set_up(bytearray(size), filter_hash_funcs(size, elements), tweak, flags)
         self.capacity: int | None = elements
-        """Number of elements that the filter is sized for. None for a received filter."""
+        """Number of elements that the filter is sized for, or None for a received filter."""
         self.nominal_fp_rate: float | None = fp_rate
-        """Requested false-positive rate of the filter, between 0 and 1. None for a received filter."""
+        """Requested false-positive rate of the filter, between 0 and 1, or None for a received filter."""
 
     def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
         if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
@@ -223,14 +223,15 @@ class Bip37Filter(BloomBits):
         elements: int | None = None,
         decoy_key: bytes | None = None,
     ) -> Self:
-        """Make a filter that finds every entry of `watch`, with room for future outpoints.
+        """Create a filter that finds every entry of `watch`, with room for future outpoints.
 
         While the filter has free room, its real rate (`current_fp_rate`) is far below `fp_rate`, and it hides nothing.
         With a `decoy_key`, random elements fill the free room until the real rate reaches `fp_rate`. These decoys make
         other people's addresses match. When the wallet grows, later elements replace decoys. Decoys are not part of
         BIP-37.
 
-        Keep tweak, size and decoy key: a peer that has two different filters of a wallet can intersect them.
+        Keep the tweak, size and decoy key the same: a peer that has two different filters of a wallet can intersect
+        them.
 
         The method issues these warnings:
 
@@ -240,12 +241,12 @@ class Bip37Filter(BloomBits):
 
         Args:
             watch: Source of the elements, such as a WatchList.
-            fp_rate: Requested false-positive rate, between 0 and 1, both excluded.
+            fp_rate: Requested false-positive rate, between 0 and 1, exclusive.
             tweak: Number from which the seeds of the hash functions are derived, a u32; random by default.
             flags: Outpoints that a peer inserts when an output matches.
-            elements: Number of elements to size the filter for. The default is a power of two, at least 256 and at
-                least twice the number of elements in `watch`. It hides the number of addresses.
-            decoy_key: Secret of the wallet, at least 16 bytes. Decoys are derived from it, and equal keys have equal
+            elements: Number of elements to size the filter for. The default, which hides the number of addresses, is a
+                power of two, at least 256 and at least twice the number of elements in `watch`.
+            decoy_key: Secret of the wallet, at least 16 bytes, from which decoys are derived. Equal keys give equal
                 decoys.
 
         Raises:
@@ -309,7 +310,7 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
-        """Make a filter that matches everything: one byte, ff, and one hash function. Every node accepts it.
+        """Create a filter that matches everything: one byte, ff, and one hash function. Every node accepts it.
 
         Args:
             tweak: Number from which the seeds of the hash functions are derived, a u32.
@@ -376,7 +377,7 @@ class Bip37Filter(BloomBits):
 
     @property
     def estimated_elements(self) -> float:
-        """The number of elements in the filter, estimated from its set bits. It is infinite if every bit is set."""
+        """The number of elements in the filter, estimated from its set bits; infinite if every bit is set."""
         return self.approx_len
 
     @property
@@ -456,7 +457,7 @@ class Bip37Filter(BloomBits):
 def _payload_of(text: str) -> bytes:
     """Return the filterload payload in a text that `spvfilter filterload` prints.
 
-    Raises FormatError if the text has another form. Raises EnvelopeError if it is a damaged message.
+    Raises FormatError if the text has a different form, and EnvelopeError if it is a damaged message.
     """
     try:
         raw = bytes.fromhex(json.loads(text)["payload"] if text.lstrip().startswith("{") else text)
@@ -470,7 +471,7 @@ def _payload_of(text: str) -> bytes:
     decoder.feed(raw)
     frame = decoder.next_frame()
     if frame is None or decoder.buffered:
-        raise FormatError("not one whole message", offset=0, field="filterload")
+        raise FormatError("expected exactly one whole message", offset=0, field="filterload")
     return frame.payload
 
 
@@ -497,8 +498,8 @@ def decoys(key: bytes, first: int, count: int) -> list[bytes]:
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
     """Return the capacity of a wallet's filter in elements: `wanted` elements and room to grow.
 
-    There is less room, or none, if a filter of 36,000 bytes would then exceed `fp_rate`. `least` is the smallest
-    capacity with room.
+    There is less room, or none, if a filter of 36,000 bytes would otherwise exceed `fp_rate`. `least` is the smallest
+    capacity that includes room.
 
     Raises ParameterError if `wanted` is below 1, or if `fp_rate` is not between 0 and 1.
     """
@@ -516,14 +517,14 @@ def wallet_capacity(wanted: int, fp_rate: float) -> int:
 
 
 def most_elements(fp_rate: float) -> int:
-    """Return the largest number of elements with which a filter of 36,000 bytes keeps the false-positive rate."""
+    """Return the largest number of elements for which a filter of 36,000 bytes stays within the false-positive rate."""
     return int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
 
 
 def _lost_spends(wanted: list[bytes], flags: int) -> int:
     """Return the number of elements whose spends a peer misses.
 
-    Outputs with such an element match, but with these update flags the peer does not insert their outpoints.
+    Outputs with such elements match, but with these update flags the peer does not insert their outpoints.
     """
     if flags == UpdateFlags.ALL:
         return 0

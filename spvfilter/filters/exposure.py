@@ -1,6 +1,6 @@
 """Calculate how much a peer learns from BIP-37 filters: decoys, posterior probabilities and measured rates.
 
-A filter has m bits, of which X are set, and k hash functions. A foreign address, which does not belong to the wallet,
+A filter has m bits, X of which are set, and k hash functions. A foreign address, which does not belong to the wallet,
 matches with probability p = (X/m)^k.
 
 The chain has U addresses, and N of them belong to the wallet. D = (U - N) p foreign addresses match by chance; they are
@@ -10,10 +10,10 @@ A peer that has several filters of one wallet learns more:
 
 - If the filters have the same size, functions and tweak, they test the same bits. An address matches all of them if it
   matches the bitwise AND of the filters, and p is the rate of that filter.
-- Otherwise the hashes are independent, and p is the product of the filters' rates. Each time a client draws a new tweak
-  at its start, it multiplies the number of decoys by p.
-- There is an exception: if two filters have the same tweak, and one size is a multiple of the other, p is larger than
-  the product. `sample_rate` measures p.
+- Otherwise the hashes are independent, and p is the product of the filters' rates. Each time a client starts with a new
+  tweak, it multiplies the number of decoys by p.
+- As an exception, p is larger than the product if two filters have the same tweak and the size of one is a multiple of
+  the other's. `sample_rate` measures p.
 
 Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom Filters in Lightweight Bitcoin Clients"
 (2014).
@@ -34,7 +34,7 @@ from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS
 from spvfilter.wire.messages.filters import FilterLoad
 
 CHAIN_ADDRESSES = 1_000_000_000
-"""Number of addresses that were ever paid on mainnet, rounded."""
+"""Number of addresses that have ever been paid on mainnet, rounded."""
 MAX_PROBES = 1_000_000_000
 """Largest number of random addresses that `sample_rate` tests (our choice)."""
 BITCOINJ_FP_RATE = 0.00001
@@ -43,11 +43,11 @@ BITCOINJ_FP_RATE = 0.00001
 Before 2014 it was 0.0005.
 """
 _BITCOINJ_STEP = 100
-"""Number of elements that bitcoinj's FilterMerger adds to the wallet's number of elements when it sizes a filter."""
+"""Number of elements that bitcoinj's FilterMerger adds to those of the wallet when it sizes a filter."""
 _PROBE_SIZE = 20
 """Size of a random test address in bytes: the size of a hash of a public key or of a script."""
 _AT_ONCE = 1 << 15
-"""Number of random test addresses that are drawn and tested together."""
+"""Number of random test addresses that are drawn and tested in one batch."""
 _Z95 = 1.959963984540054
 """Half the width of the central 95 % of a normal distribution, in standard deviations."""
 
@@ -55,7 +55,7 @@ _Z95 = 1.959963984540054
 @public
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How well a wallet's addresses hide among all addresses on the chain.
+    """How well a wallet's addresses are hidden among all addresses on the chain.
 
     Raises:
         ParameterError: `own` is not between 1 and `universe`, or `fp_rate` is not between 0 and 1.
@@ -180,16 +180,16 @@ def _ones(mask: bytes) -> list[int]:
 
 @public
 def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RATE) -> Bip37Filter:
-    """Return a filter that bitcoinj 0.17 would make, filled with random elements, to measure its false-positive rate.
+    """Return a filter like those of bitcoinj 0.17, filled with random elements, to measure its false-positive rate.
 
     bitcoinj inserts the public key and the key hash of each address. It sizes the filter for 100 more elements, does
-    not round the number of functions as Core does, and draws a new tweak at each start. The random elements of this
-    function are the same for every tweak. Source: bitcoinj's BloomFilter, FilterMerger and PeerGroup.
+    not round the number of functions as Core does, and draws a new tweak at each start. The random elements are the
+    same for every tweak. Source: bitcoinj's BloomFilter, FilterMerger and PeerGroup.
 
     Args:
         addresses: Number of the wallet's addresses, from 1 to 2^30.
         tweak: Number from which the seeds of the hash functions are derived, a u32.
-        fp_rate: False-positive rate, between 0 and 1, both excluded.
+        fp_rate: False-positive rate, between 0 and 1, exclusive.
 
     Raises:
         ParameterError: An argument is out of range.

@@ -3,5 +3,5 @@
 DEFAULT_FP_RATE = 0.0001
 """Default false-positive rate of a BIP-37 filter (our choice).
 
-This share of the elements outside the filter match by chance.
+This fraction of the elements that are not in the filter match by chance.
 """

@@ -16,7 +16,7 @@ GcsQuery.__module__ = "spvfilter.filters"  # the name under which both kernels' 
 class GolombCodedSet:
     """An immutable set of N items with a false-positive rate of 1/M.
 
-    `bytes(s)` is N as CompactSize, then the coded differences of the sorted hashes (BIP-158 § Golomb-Coded Sets). The
+    `bytes(s)` is N as a CompactSize, then the coded differences of the sorted hashes (BIP-158 § Golomb-Coded Sets). The
     constructor checks the whole encoding.
 
     Args:
@@ -64,7 +64,7 @@ class GolombCodedSet:
 
         Raises:
             ParameterError: The key, P or M is out of range.
-            FormatError: The data is truncated or has trailing bytes. The number of items N is not a canonical
+            FormatError: The data is truncated or has trailing bytes, or the number of items N is not a canonical
                 CompactSize, is above 2^25, or is too large for the data.
         """
         return cls(bytes(data), key, p, m)

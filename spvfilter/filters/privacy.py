@@ -34,11 +34,11 @@ class PrivacyCase:
     name: str
     """Name of the case for programs, such as "now" or "restarts"; `privacy_report` lists them."""
     said: str
-    """Description of the case to show to people."""
+    """Description of the case for people."""
     exposure: Exposure
-    """How well the wallet's addresses hide, computed from the bits of the filters."""
+    """How well the wallet's addresses are hidden, computed from the bits of the filters."""
     sampled: SampledRate | None
-    """False-positive rate, measured with random addresses. None if no sample was taken."""
+    """False-positive rate, measured with random addresses, or None if it was not measured."""
 
 
 @public
@@ -86,14 +86,14 @@ def privacy_report(
     probes: int = 1_000_000,
     seed: int = 0,
 ) -> PrivacyReport:
-    """Compute the privacy of LightClient's filter for `watch`, case by case.
+    """Estimate how much privacy LightClient's filter for `watch` gives, case by case.
 
-    For each case, one rate is computed from the bits, and another is measured with random addresses.
+    Each case gives two false-positive rates: one computed from the bits, the other measured with random addresses.
 
     | case | filters that the peer has received |
     |---|---|
-    | `now` | the present filter |
-    | `restarts` | the present filter and the filters that the client makes after each of `restarts` restarts |
+    | `now` | the current filter |
+    | `restarts` | the current filter and the filters that the client makes after each of `restarts` restarts |
     | `added-known` | the filters before and after `added` new addresses; the case is about addresses in both filters |
     | `added-new` | the same two filters; the case is about addresses in the later one only |
     | `no-decoys` | the filter without decoys |
@@ -105,18 +105,18 @@ def privacy_report(
 
     Args:
         watch: Source of the elements, such as a WatchList.
-        fp_rate: Requested false-positive rate, between 0 and 1, both excluded.
+        fp_rate: Requested false-positive rate, between 0 and 1, exclusive.
         tweak: The wallet's tweak, from which the seeds of the hash functions are derived, a u32.
         decoy_key: The wallet's secret from which decoys are derived, at least 16 bytes.
         elements: Number of elements to size the filter for; by default the number that LightClient chooses.
         universe: Number of addresses on the chain.
         restarts: Number of restarts of the client, from 1 to 1,000.
         added: Number of addresses that are added to the wallet later, from 1 to 1,000,000.
-        probes: Number of random addresses to test in each case; 0 takes no sample.
+        probes: Number of random addresses to test in each case; 0 skips the measurement.
         seed: Seed of the random addresses.
 
     Raises:
-        ParameterError: An argument is out of range, or `watch` has no entries or only outpoints.
+        ParameterError: An argument is out of range, or `watch` contains no entries or only outpoints.
         InexpressibleError: BIP-37 filters cannot find an entry of `watch`.
     """
     _check(restarts, added)
@@ -195,11 +195,11 @@ class _Cases:
 
         Args:
             own: Number of the wallet's addresses.
-            made: The present filter and the filters after restarts.
+            made: The current filter and the filters after restarts.
             later: The filter after `added` new addresses.
             added: Number of new addresses in `later`.
             plain: Filters without decoys.
-            foreign: Filters of bitcoinj.
+            foreign: bitcoinj's filters.
         """
         again = f"after {len(made) - 1:,} restarts"
         self.add("now", "the filter as it is", own, made[:1])
@@ -214,9 +214,9 @@ class _Cases:
     def add(
         self, name: str, said: str, own: int, inside: Sequence[Bip37Filter], *, without: Sequence[Bip37Filter] = ()
     ) -> None:
-        """Add a case in which `own` addresses of the wallet match every filter of `inside` and no filter of `without`.
+        """Add a case in which `own` addresses of the wallet match every filter in `inside` and no filter in `without`.
 
-        `name` is the name of the case for programs, and `said` its description for people.
+        `name` is the case's name for programs, and `said` its description for people.
         """
         rate = joint_rate(inside) - (joint_rate([*inside, *without]) if without else 0.0)
         exposure = Exposure(own, self._universe, min(1.0, max(0.0, rate)))

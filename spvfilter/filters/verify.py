@@ -3,8 +3,8 @@
 The filter must match every output script of the block, unless the script is empty or starts with OP_RETURN. It must
 also match every spent script that is known or was created in the same block.
 
-A spent script is the scriptPubKey of an output that the block spends. The input does not prove it, because different
-scripts can lead to the same input. For example, a P2SH redeem script of 33 bytes that starts with 02 looks like the
+A spent script is the scriptPubKey of an output that the block spends. The input does not prove it, because the same
+input can spend different scripts. For example, a P2SH redeem script of 33 bytes that starts with 02 looks like the
 public key of a P2PKH spend.
 
 If a spent script is unknown, a filter can be proved wrong but not right.
@@ -25,7 +25,7 @@ from spvfilter.primitives import read_compact_size, script_pushes
 
 _MULTISIG, _CHECKSIG = 0xAE, 0xAC
 _MAX_SIGNATURE = 73
-"""Largest size of a signature in bytes: DER and the sighash byte."""
+"""Largest size of a signature in bytes, in DER with the sighash byte."""
 _CONTROL_BLOCK = 33
 """Size of the shortest control block in bytes (BIP-341)."""
 _ANNEX = 0x50
@@ -50,7 +50,7 @@ class FilterJudgement:
     verdict: FilterVerdict
     """The result of the verification."""
     reason: str = ""
-    """Reason why the filter is false. It is empty for any other verdict."""
+    """Why the filter is false. It is empty for any other verdict."""
 
 
 def verify_filter(
@@ -82,7 +82,7 @@ def verify_filter(
             return FilterJudgement(FilterVerdict.FALSE, f"it lacks the script {script.hex()}")
     if not len(required) <= claimed.n <= len(required) + unknown:
         return FilterJudgement(
-            FilterVerdict.FALSE, f"it has {claimed.n} elements, expected {len(required)} to {len(required) + unknown}"
+            FilterVerdict.FALSE, f"it must have {len(required)} to {len(required) + unknown} elements, not {claimed.n}"
         )
     return FilterJudgement(FilterVerdict.POSSIBLE)
 
@@ -113,9 +113,9 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[by
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """Guess the scriptPubKey that an input spends. None if it cannot be guessed.
+    """Guess the scriptPubKey that an input spends. Returns None if it cannot be guessed.
 
-    The guess is never certain, because different scripts can lead to the same input. `witness` is the input's witness
+    The guess is never certain, because the same input can spend different scripts. `witness` is the input's witness
     stack.
     """
     if witness:
@@ -132,12 +132,12 @@ def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
 
 
 def _nested(script_sig: bytes) -> bytes | None:
-    """Return the P2SH scriptPubKey of the redeem script that a scriptSig pushes. None if it is not a single push."""
+    """Return the P2SH scriptPubKey of the redeem script that a scriptSig pushes, or None if it is not a single push."""
     return b"\xa9\x14" + hash160(script_sig[1:]) + b"\x87" if script_sig[0] == len(script_sig) - 1 else None
 
 
 def _native(witness: list[bytes]) -> bytes | None:
-    """Return a guess of the P2WPKH or P2WSH script that a witness spends. None if it may be taproot or is unknown."""
+    """Guess the P2WPKH or P2WSH script that a witness spends. Returns None if it may be taproot or is unknown."""
     last = witness[-1]
     if len(witness) == 2 and len(last) == 33 and is_pubkey(last) and _is_signature(witness[0]):
         return b"\x00\x14" + hash160(last)
@@ -152,7 +152,7 @@ def _is_signature(push: bytes) -> bool:
 
 
 def witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
-    """Return the witness stack of each input of the transaction `tx` in the bytes `raw`."""
+    """Return the witness stack of each input of transaction `tx` in `raw`."""
     at, stacks = tx.witness, []
     for _ in tx.inputs:
         stack: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Block tree of the embedded node: all branches, the best chain by work, and its unspent outputs.
+"""Block tree of the embedded node: all branches, the branch with the most work, and its unspent outputs.
 
 Scripts are not checked.
 """
@@ -44,11 +44,11 @@ class TreeBlock:
     rules: Tip
     """Header rules that apply to a child of this block."""
     previous: TreeBlock | None
-    """The parent block; None for the genesis block."""
+    """The parent block, or None for the genesis block."""
     txids: tuple[bytes, ...]
     """Txids of the block's transactions, coinbase first; 32 bytes each, in wire order."""
     spent: dict[bytes, UnspentOutput] | None = None
-    """Outputs that the block spends, by outpoint, in the order of its inputs.
+    """Outputs that the block spends, by outpoint, in the order of the block's inputs.
 
     None if the block was never in the best chain.
     """
@@ -80,9 +80,9 @@ class TipChange:
     """A change of the best chain; both fields are empty if the best chain did not change."""
 
     disconnected: Sequence[TreeBlock] = ()
-    """Blocks that are no longer in the best chain, the old tip first."""
+    """Blocks that have left the best chain, old tip first."""
     connected: Sequence[TreeBlock] = ()
-    """Blocks that are new in the best chain, the new tip last."""
+    """Blocks that have joined the best chain, new tip last."""
 
 
 def _genesis() -> TreeBlock:
@@ -110,7 +110,7 @@ def _genesis() -> TreeBlock:
 class BlockTree:
     """The block tree of regtest from the genesis block, with the unspent outputs of the best chain.
 
-    The best chain is the branch with the most work. The branch that was seen first wins a tie.
+    The best chain is the branch with the most work; if there is a tie, the branch that was seen first.
     `clock` returns the Unix time.
     """
 
@@ -159,8 +159,8 @@ class BlockTree:
     def is_requestable(self, block: TreeBlock) -> bool:
         """Return True if the node serves the block to peers (Core BlockRequestAllowed).
 
-        It serves blocks of the best chain, and stale blocks that are at most 30 days older than the tip. The tip must
-        also have less than 30 days' work more than they have.
+        It serves the blocks of the best chain, and recent stale blocks: at most 30 days older than the tip, with less
+        than 30 days' work less.
         """
         if self.is_active(block):
             return True
@@ -231,13 +231,13 @@ class BlockTree:
                 raise refused(tx, "bad-cb-multiple", "a second coinbase")
         if not coinbase.stripped[42:].startswith(height_push(block.height)):
             raise refused(
-                coinbase, "bad-cb-height", f"its scriptSig does not start with the height {block.height} (BIP-34)"
+                coinbase, "bad-cb-height", f"its scriptSig must start with the height {block.height} (BIP-34)"
             )
         committed = any(
             len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs
         )
         if committed and coinbase.raw == coinbase.stripped:
-            raise refused(coinbase, "bad-witness-nonce-size", "it commits to witnesses, but has no witness itself")
+            raise refused(coinbase, "bad-witness-nonce-size", "it commits to witnesses, but lacks the witness nonce")
         weight = 4 * (HEADER_SIZE + len(compact_size(len(txs)))) + sum(tx.weight for tx in txs)
         if weight > MAX_BLOCK_WEIGHT:
             raise RefusedError(
@@ -260,7 +260,7 @@ class BlockTree:
     def _activate(self, block: TreeBlock) -> TipChange:
         """Make `block` the tip of the best chain.
 
-        If its branch proves invalid, restore the earlier best chain and raise RefusedError.
+        If its branch turns out to be invalid, restore the previous best chain and raise RefusedError.
         """
         joining = self.branch(block)
         fork = joining[0].height - 1
@@ -298,7 +298,7 @@ class BlockTree:
             created.update(unspent_outputs(tx, block.height))
         most, paid = subsidy(block.height) + fees, sum(out.value for out in coinbase.outputs)
         if paid > most:
-            raise refused(coinbase, "bad-cb-amount", f"pays {paid} satoshi, at most {most} allowed")
+            raise refused(coinbase, "bad-cb-amount", f"pays {paid} satoshi, but at most {most} are allowed")
         self.coins.update(created)
         for outpoint in spent:
             del self.coins[outpoint]

@@ -41,7 +41,7 @@ def build_coinbase(
         height: Height of the block.
         outputs: All outputs that precede the output with the commitment.
         transactions: The other transactions of the block, serialized.
-        extra: Up to 80 bytes after the height, which distinguish coinbases that are otherwise equal.
+        extra: Up to 80 bytes after the height, to distinguish otherwise equal coinbases.
     """
     witness_root, _ = merkle_root([bytes(32), *(Transaction.parse(raw).wtxid for raw in transactions)])
     commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))

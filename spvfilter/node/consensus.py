@@ -1,4 +1,4 @@
-"""Consensus rules for one transaction that the embedded node checks.
+"""The consensus rules for a single transaction that the embedded node checks.
 
 Scripts and relative lock times are not checked.
 """
@@ -20,7 +20,7 @@ _FINAL_SEQUENCE = 0xFFFFFFFF  # sequence number of an input that ignores the loc
 
 @public
 class UnspentOutput(NamedTuple):
-    """An unspent output, with the height of its block, and whether it belongs to a coinbase."""
+    """An unspent output, the height of its block, and whether it belongs to a coinbase."""
 
     value: int
     """Value in satoshi."""
@@ -33,9 +33,9 @@ class UnspentOutput(NamedTuple):
 
 
 def unspent_output(tx: Transaction, index: int, height: int) -> UnspentOutput | None:
-    """Return output `index` of a transaction in a block at `height` as an UnspentOutput, or None.
+    """Return output number `index` of a transaction in a block at `height` as an UnspentOutput, or None.
 
-    None means that there is no output `index`, or that nobody can spend it (Core CScript::IsUnspendable).
+    None means that there is no such output, or that nobody can spend it (Core CScript::IsUnspendable).
     """
     if index >= len(tx.span.outputs):
         return None
@@ -76,11 +76,12 @@ def check_transaction(tx: Transaction) -> None:
             tx, "bad-txns-oversize", f"{len(stripped)} bytes without witness, at most {MAX_BLOCK_WEIGHT // 4} allowed"
         )
     if min(values) < 0:
-        raise refused(tx, "bad-txns-vout-negative", f"an output is worth {min(values)} satoshi")
+        raise refused(tx, "bad-txns-vout-negative", f"an output must be 0 satoshi or more, not {min(values)}")
     if max(values) > MAX_MONEY:
-        raise refused(tx, "bad-txns-vout-toolarge", f"an output is worth {max(values)} satoshi")
+        raise refused(tx, "bad-txns-vout-toolarge", f"an output must be at most {MAX_MONEY} satoshi, not {max(values)}")
     if sum(values) > MAX_MONEY:
-        raise refused(tx, "bad-txns-txouttotal-toolarge", f"the outputs are worth {sum(values)} satoshi")
+        why = f"the outputs must be at most {MAX_MONEY} satoshi in total, not {sum(values)}"
+        raise refused(tx, "bad-txns-txouttotal-toolarge", why)
     if len(set(inputs)) != len(inputs):
         raise refused(tx, "bad-txns-inputs-duplicate", "two inputs spend one outpoint")
     if tx.is_coinbase:
@@ -94,15 +95,17 @@ def check_transaction(tx: Transaction) -> None:
 def fee(tx: Transaction, find: Callable[[bytes], UnspentOutput | None], height: int) -> int:
     """Compute the fee, in satoshi, of a transaction in a block at `height` (Core CheckTxInputs).
 
-    `find` looks up an unspent output by its outpoint. Raises RefusedError if an input is missing, spends an immature
-    coinbase, or if the inputs are worth less than the outputs.
+    `find` looks up an unspent output by its outpoint. Raises RefusedError if a spent output is missing or an immature
+    coinbase's, or if the inputs are worth less than the outputs.
     """
     value = 0
     for outpoint in tx.inputs:
         spent = find(outpoint)
         if spent is None:
             raise refused(
-                tx, "bad-txns-inputs-missingorspent", f"it spends {OutPoint.parse(outpoint)}, which is missing or spent"
+                tx,
+                "bad-txns-inputs-missingorspent",
+                f"it spends {OutPoint.parse(outpoint)}, which is missing or already spent",
             )
         if spent.coinbase and height - spent.height < COINBASE_MATURITY:
             age = f"only {height - spent.height} of {COINBASE_MATURITY} blocks old"

@@ -29,7 +29,7 @@ FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
 @public
 class FilterIndex:
-    """Basic filters and filter headers of the blocks of a chain.
+    """Basic filters and filter headers of the blocks in a chain.
 
     A block that was never in the best chain has no filter and no filter header.
     """
@@ -74,8 +74,8 @@ class FilterIndex:
     def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
         """Yield the messages that answer a request, and None after each step of longer work.
 
-        A stop block that was never in the best chain gets no answer, as from Core while its index is incomplete. Raises
-        RefusedError for a request that makes Core disconnect (PrepareBlockFilterRequest).
+        Like Core while its index is incomplete, the node does not answer if the stop block was never in the best chain.
+        Raises RefusedError if the request would make Core disconnect (PrepareBlockFilterRequest).
         """
         stop = self._stop(asked)
         if any(block.spent is None for block in [*self.chain.branch(stop), stop]):

@@ -25,11 +25,11 @@ MIN_SIZE = 65
 class TxMempool:
     """Unconfirmed transactions, parents first. No two of them conflict (Core CTxMemPool).
 
-    A transaction is accepted if the next block may contain it together with the transactions of the mempool.
+    A transaction is accepted if the next block may contain it along with the transactions of the mempool.
 
     Args:
         chain: The chain whose unspent outputs may be spent.
-        max_size: Limit for all serialized transactions together, in bytes.
+        max_size: Largest total size of the serialized transactions, in bytes.
         replace_by_fee: True if a transaction with a higher fee replaces the transactions that it conflicts with. The
             rules are those of Core 28 and 29.
 
@@ -79,7 +79,7 @@ class TxMempool:
         return self._coin(outpoint, ())
 
     def _coin(self, outpoint: bytes, replaced: Container[bytes]) -> UnspentOutput | None:
-        """Return the same output as `coin`, but as if the `replaced` transactions did not spend any outputs."""
+        """Return the output as `coin` does, but as if the `replaced` transactions did not spend anything."""
         if outpoint in self._spender and self._spender[outpoint] not in replaced:
             return None
         parent = self._txs.get(outpoint[:32])
@@ -112,10 +112,10 @@ class TxMempool:
             )
         consensus.check_transaction(tx)
         if tx.is_coinbase:
-            raise refused(tx, "coinbase", "a coinbase outside a block")
+            raise refused(tx, "coinbase", "it is a coinbase, which may occur only in a block")
         if len(tx.stripped) < MIN_SIZE:
             raise refused(
-                tx, "tx-size-small", f"{len(tx.stripped)} bytes without witness, at least {MIN_SIZE} required"
+                tx, "tx-size-small", f"it must be at least {MIN_SIZE} bytes without witness, not {len(tx.stripped)}"
             )
         tip = self._chain.tip
         if not consensus.is_final(tx, tip.height + 1, tip.median_time):
@@ -149,7 +149,7 @@ class TxMempool:
         return list(replaced.values())
 
     def family(self, txid: bytes) -> list[Transaction]:
-        """Return a transaction with all its descendants; empty if the transaction is not in the mempool."""
+        """Return a transaction with all its descendants, or an empty result if it is not in the mempool."""
         found: dict[bytes, Transaction] = {}
         waiting = [txid]
         while waiting:
@@ -168,7 +168,7 @@ class TxMempool:
         return gone
 
     def remove_for(self, txs: Sequence[Transaction]) -> bool:
-        """Remove the transactions of a new block, and all that conflict with the block (Core removeForBlock).
+        """Remove the transactions of a new block and all transactions that conflict with it (Core removeForBlock).
 
         Returns True if the mempool contained a conflicting transaction.
         """

@@ -1,4 +1,4 @@
-"""Regtest in memory: the embedded node without sockets, with chain, mempool, miner and the miner's wallet.
+"""Regtest in memory: the embedded node without sockets, with a chain, a mempool, a miner and the miner's wallet.
 
 Scripts are not checked.
 """
@@ -39,10 +39,10 @@ class ChainListener(Protocol):
     """Callbacks for changes of the chain and the mempool."""
 
     def on_tip(self, change: TipChange) -> None:
-        """Called when the best chain has changed."""
+        """Handle a change of the best chain."""
 
     def on_tx(self, tx: Transaction) -> None:
-        """Called when a transaction has entered the mempool.
+        """Handle a transaction that has entered the mempool.
 
         Transactions that a reorganization returns to the mempool are not reported.
         """
@@ -65,7 +65,7 @@ class Regtest:
 
     Args:
         clock: Returns the Unix time. The same calls with the same clock produce the same blocks.
-        lock: Script that coinbases and change are paid to. Other nodes accept spends of the default, P2WSH of OP_TRUE.
+        lock: Script to which coinbases and change are paid. Other nodes accept spends of the default, P2WSH of OP_TRUE.
         max_mempool: Size of the mempool, in bytes.
         replace_by_fee: True if transactions in the mempool can be replaced by fee.
     """
@@ -131,7 +131,7 @@ class Regtest:
 
         Raises:
             FormatError: The transaction is malformed.
-            RefusedError: The mempool does not accept it; the error has Core's reject reason.
+            RefusedError: The mempool does not accept it; the error contains Core's reject reason.
         """
         tx = Transaction.parse(raw)
         if self.mempool.add(tx):
@@ -155,13 +155,13 @@ class Regtest:
 
         Args:
             blocks: Number of blocks.
-            transactions: Serialized transactions of the first block. By default every block contains transactions of
+            transactions: Serialized transactions of the first block. By default, every block contains transactions from
                 the mempool.
             on: Hash of the parent block, 32 bytes or 64 hex digits, by default the tip. If it is not the tip, the
                 mempool is not used.
             to: ScriptPubKey that the coinbases pay, by default the miner's.
-            time: Time of the first block (Unix time). By default the current time. More than 1,000 blocks
-                get times in the past, one second after another.
+            time: Time of the first block (Unix time), by default the current time. If there are more than 1,000 blocks,
+                their times are in the past, one second apart.
 
         Raises:
             ParameterError: The parent block is unknown.
@@ -187,7 +187,7 @@ class Regtest:
     def reorg(
         self, depth: int, *, blocks: int | None = None, transactions: Sequence[Sequence[bytes]] = ()
     ) -> list[bytes]:
-        """Replace the last blocks of the chain by a new branch, and return the hashes of the new blocks.
+        """Replace the last blocks of the chain with a new branch, and return the hashes of the new blocks.
 
         Transactions of the replaced blocks return to the mempool if they are still valid.
 
@@ -198,7 +198,8 @@ class Regtest:
                 contain only a coinbase.
 
         Raises:
-            ParameterError: `depth` is above the height of the chain, or `transactions` has more items than `blocks`.
+            ParameterError: `depth` exceeds the height of the chain, or `transactions` contains more items than
+                `blocks`.
             RefusedError: The transactions break a consensus rule.
         """
         if not 1 <= depth <= self.height:
@@ -213,12 +214,12 @@ class Regtest:
         return mined
 
     def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
-        """Put a payment of the miner into the mempool, and return its txid.
+        """Put a payment from the miner into the mempool, and return its txid.
 
         Change goes back to the miner. `fee` is in satoshi.
 
-        Raises ParameterError if the miner's coins do not suffice. Raises RefusedError if the mempool does not accept
-        the transaction.
+        Raises ParameterError if the miner's coins are not sufficient. Raises RefusedError if the mempool does not
+        accept the transaction.
         """
         coins, value = self._wallet.choose(sum(out.value for out in outputs) + fee)
         change = value - sum(out.value for out in outputs) - fee
@@ -228,19 +229,19 @@ class Regtest:
     def spend(
         self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE, keys: Iterable[bytes] = ()
     ) -> bytes:
-        """Spend coins of any owner in a transaction of the mempool, and return its txid.
+        """Put a transaction into the mempool that spends anybody's coins, and return its txid.
 
         Change goes back to the scriptPubKey of the first coin.
 
         Args:
-            coins: The coins, of the chain or of the mempool.
+            coins: The coins, in the chain or in the mempool.
             outputs: Outputs of the transaction, without the change.
             fee: Fee in satoshi.
-            keys: Private keys of the coins, 32 bytes each. `build_tx` lists the scripts that they sign for. Coins of
-                the miner and coins of OP_TRUE need none.
+            keys: Private keys of the coins, 32 bytes each. `build_tx` lists the scripts that they can sign for. The
+                miner's coins and those of OP_TRUE need none.
 
         Raises:
-            ParameterError: A coin does not exist, the coins do not suffice, or no key fits a coin.
+            ParameterError: A coin does not exist, the coins are not sufficient, or no key fits a coin.
             RefusedError: The mempool does not accept the transaction.
         """
         inputs = inputs_of([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], self.lock)
@@ -250,11 +251,11 @@ class Regtest:
         return self.submit_tx(spending(inputs, outputs, fee, miner, keys, to=change))
 
     def bump(self, txid: bytes | str, *, fee: int | None = None, keys: Iterable[bytes] = ()) -> bytes:
-        """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
+        """Replace a transaction in the mempool with a copy that pays a higher fee, and return the copy's txid.
 
         Args:
             txid: Txid of the transaction to replace, 32 bytes in wire order or 64 hex digits.
-            fee: New fee in satoshi. By default it is the lowest that replaces the transaction and its descendants. The
+            fee: New fee in satoshi; by default the lowest that replaces the transaction and its descendants. The
                 difference is taken from the change or, if there is none, from the largest output.
             keys: Private keys of the coins that the transaction spends. Coins of the miner need none.
 
@@ -274,12 +275,12 @@ class Regtest:
     def double_spend(
         self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False, keys: Iterable[bytes] = ()
     ) -> bytes:
-        """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
+        """Replace a transaction in the mempool with a payment of its coins to the miner, and return the new txid.
 
         Args:
             txid: Txid of the transaction to double-spend, 32 bytes in wire order or 64 hex digits.
-            fee: Fee in satoshi. By default it is the lowest that replaces the transaction and its descendants.
-            in_block: True to mine a block with the new transaction, where fees do not matter. By default it goes into
+            fee: Fee in satoshi; by default the lowest that replaces the transaction and its descendants.
+            in_block: True to mine the new transaction in a block, where fees do not matter. By default, it goes into
                 the mempool.
             keys: Private keys of the coins that the transaction spends. Coins of the miner need none.
 
@@ -303,7 +304,7 @@ class Regtest:
         return copied_inputs(tx, [self.mempool.coin_of(outpoint) for outpoint in tx.inputs])
 
     def _replacement(self, tx: Transaction, build: Callable[[int], bytes], size: int) -> bytes:
-        """Build the replacement of a transaction with the lowest fee. `size` is its size in virtual bytes, about."""
+        """Build the replacement of a transaction with the lowest fee. `size` is its approximate virtual size."""
         family = self.mempool.family(tx.txid)
         while True:
             raw = build(least_fee(family, self.mempool.fees, size))
@@ -314,7 +315,7 @@ class Regtest:
     def evict(self, txid: bytes | str) -> list[bytes]:
         """Remove a transaction with its descendants from the mempool, as a full mempool does, and return their txids.
 
-        The node does not notify its peers. They may announce the transaction again. Raises ParameterError if the
+        The node does not notify its peers, which may announce the transaction again. Raises ParameterError if the
         transaction is not in the mempool.
         """
         gone = self.mempool.evict(self._waiting(txid).txid)

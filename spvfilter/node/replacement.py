@@ -22,7 +22,7 @@ MAX_REPLACED = 100
 def least_fee(replaced: Iterable[Transaction], fees: Mapping[bytes, int], size: int) -> int:
     """Compute the lowest fee, in satoshi, of a transaction that replaces the `replaced` ones (rules 3 and 4).
 
-    `replaced` includes descendants, `fees` are satoshi by txid, and `size` is the size of the new transaction in
+    `replaced` includes descendants, `fees` gives satoshi by txid, and `size` is the size of the new transaction in
     virtual bytes.
     """
     return sum(fees[tx.txid] for tx in replaced) + -(-INCREMENTAL_RATE * size // 1_000)
@@ -44,9 +44,9 @@ def check_replacement(
     Args:
         tx: The new transaction.
         fee: Fee of `tx` in satoshi.
-        direct: The transactions with an input that `tx` spends too.
-        counts: For each of `direct`, the number of its descendants plus one.
-        replaced: All of `direct` with all their descendants.
+        direct: The transactions that spend an output that `tx` spends as well.
+        counts: For each transaction in `direct`, the number of its descendants plus one.
+        replaced: The transactions in `direct` and all their descendants.
         fees: Fees in satoshi by txid.
         mempool: Transactions of the mempool by txid.
     """
@@ -60,7 +60,8 @@ def check_replacement(
             raise refused(tx, "insufficient fee", why)
     count = sum(counts)  # a descendant of several transactions counts several times, as in Core
     if count > MAX_REPLACED:  # rule 5
-        raise refused(tx, "too many potential replacements", f"it would remove {count}, at most {MAX_REPLACED} allowed")
+        why = f"it would remove {count} transactions, but at most {MAX_REPLACED} are allowed"
+        raise refused(tx, "too many potential replacements", why)
     parents = {outpoint[:32] for other in direct for outpoint in other.inputs}
     for outpoint in tx.inputs:  # rule 2
         if outpoint[:32] in mempool and outpoint[:32] not in parents:

@@ -1,6 +1,6 @@
 """Protocol logic of the embedded node for one peer, without sockets, as in Core's net_processing.
 
-Subclasses may override every `on_…` and `send_…` method, to make a node that lies.
+Subclasses may override any `on_…` or `send_…` method to make a node that lies.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Responder:
 
     The owner of a responder moves bytes between `session` and a socket, and calls `step` while it returns True.
 
-    Each connection has its own BIP-37 filter, which grows with the outpoints that it matches in blocks and
-    announcements. The work that waits for the peer is bounded: transactions of the mempool, a few block hashes, the
-    rest of one getdata message, and blocks of one headers message.
+    Each connection has its own BIP-37 filter, which grows by the outpoints of matches in blocks and announcements. The
+    work queued for the peer is bounded: transactions of the mempool, a few block hashes, the rest of one getdata
+    message, and the blocks of one headers message.
     """
 
     says_why = False
@@ -90,7 +90,7 @@ class Responder:
         self._new_txs: dict[bytes, Transaction] = {}  # Transactions that wait for their announcement, by txid.
 
     def step(self) -> bool:
-        """Make one announcement, answer one request, or process one message.
+        """Make one announcement, answer one request or process one message.
 
         Returns False if there was nothing to do.
         """
@@ -121,7 +121,7 @@ class Responder:
         self.session.close(PeerError(why))
 
     def on_event(self, event: SessionEvent) -> None:
-        """React to one event of the P2P session."""
+        """Handle one event of the P2P session."""
         match event:
             case Ready(version=version):
                 self.relay = version.relay
@@ -138,7 +138,7 @@ class Responder:
                 assert_never(event)
 
     def on_misbehaviour(self, error: PeerError) -> None:
-        """React to a malformed message from the peer, as Core does.
+        """Handle a malformed message from the peer, as Core does.
 
         Messages with too many items and filters with too many hash functions end the connection. The node ignores
         other malformed messages, and an inv with too many items.
@@ -149,7 +149,7 @@ class Responder:
             self.end(str(error))
 
     def on_message(self, message: Message) -> None:
-        """Process one message from the peer and send the answer. Messages of an unknown kind are ignored."""
+        """Process one message from the peer and send the answer. Unknown kinds of messages are ignored."""
         match message:
             case wire.GetHeaders():
                 self.on_getheaders(message)
@@ -188,8 +188,8 @@ class Responder:
     def on_headers(self, headers: Sequence[bytes]) -> None:
         """Check headers that the peer announces, and request their blocks (Core ProcessHeadersMessage).
 
-        Headers without proof of work, or that do not follow one another, end the connection. If the parent of the first
-        one is unknown, the peer is asked for the headers before it.
+        Headers that lack proof of work, or do not follow one another, end the connection. If the first one's parent is
+        unknown, the peer is asked for the headers before it.
         """
         parsed = [Header.parse(raw) for raw in headers]
         if not all(map(_has_work, parsed)):
@@ -228,7 +228,7 @@ class Responder:
         self._fetch_blocks()
 
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
-        """Send up to 2,000 headers of the best chain, from the last block that the peer knows to the stop hash."""
+        """Send up to 2,000 headers of the best chain, after the last block that the peer knows, up to the stop hash."""
         chain = self.regtest.chain
         if asked.locator:
             start = chain.fork_height(asked.locator) + 1
@@ -249,7 +249,7 @@ class Responder:
         self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
 
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
-        """Send up to 500 block hashes of the best chain, from the last block that the peer knows to the stop hash.
+        """Send up to 500 block hashes of the best chain, after the last block that the peer knows, up to the stop hash.
 
         When the peer requests the last block of a full answer, it receives the hash of the tip, so that it asks for
         more hashes.
@@ -268,11 +268,11 @@ class Responder:
             self.send(wire.Inv(tuple(items[start : start + MAX_INVENTORY])))
 
     def queue_tip(self, change: TipChange) -> None:
-        """Queue the announcement of a change of the best chain."""
+        """Queue an announcement of a change of the best chain."""
         self._new_blocks = [*self._new_blocks, *change.connected[-MAX_ANNOUNCED_HEADERS:]][-MAX_ANNOUNCED_HEADERS - 1 :]
 
     def queue_tx(self, tx: Transaction) -> None:
-        """Queue the announcement of a new transaction of the mempool."""
+        """Queue an announcement of a new transaction in the mempool."""
         if self.session.ready is not None:
             self._new_txs[tx.txid] = tx
 
@@ -357,7 +357,7 @@ class Responder:
                 self.send(wire.Block(block.raw))
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        """Send the merkle proof of the matched transactions, then these transactions without witness."""
+        """Send a merkle proof of the matched transactions, then the transactions themselves without witness."""
         self.send(wire.MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
             self.send(wire.Tx(match.stripped))
@@ -383,7 +383,7 @@ class Responder:
         self._answers = self.filters.respond(asked)
 
     def _answer_filters(self) -> bool:
-        """Send a part of the answer to the last request for compact filters. Returns True if a part was sent."""
+        """Send part of the answer to the latest request for compact filters. Returns True if anything was sent."""
         worked = False
         try:
             for message in islice(self._answers, _FILTER_BATCH):
@@ -452,9 +452,9 @@ class Responder:
                 self.send_inv([self._tx_item(tx) for tx in self.regtest.mempool if self._wants(tx)])
 
     def _wants(self, tx: Transaction) -> bool:
-        """Return True if a transaction is to be announced to the peer.
+        """Return True if a transaction should be announced to the peer.
 
-        If the BIP-37 filter matches, outpoints of the transaction are added to it.
+        If the BIP-37 filter matches, the transaction's outpoints are added to it.
         """
         if 1_000 * self.regtest.mempool.fees[tx.txid] < self.feerate * tx.virtual_size:
             return False

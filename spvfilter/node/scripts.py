@@ -1,6 +1,7 @@
-"""Output scripts of every type, and inputs that spend such outputs with made-up signatures.
+"""Output scripts of every type, and inputs that spend these outputs with made-up signatures.
 
-The embedded node does not check scripts. Wallets do: `build_tx` replaces the signatures if you give it private keys.
+The embedded node does not check scripts. For wallets, which do check them, `build_tx` makes real signatures if you pass
+private keys.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Lock:
     def spends(self, outpoint: OutPoint, value: int | None = None) -> TxIn:
         """Make an input that spends an output with this scriptPubKey.
 
-        `value` is the value of the output in satoshi. Give it if `build_tx` is to sign the input.
+        `value` is the value of the output in satoshi. Pass it if `build_tx` should sign the input.
         """
         spent = None if value is None else self.pays(value)
         return TxIn(outpoint, self.script_sig, self.witness, spent=spent)
@@ -85,7 +86,7 @@ def p2wpkh(key: bytes) -> Lock:
 
 @public
 def p2tr(output_key: bytes) -> Lock:
-    """Make a pay-to-taproot lock that is spent by the key path (P2TR, BIP-341).
+    """Make a pay-to-taproot lock for the key path (P2TR, BIP-341).
 
     Raises ParameterError unless the key is 32 bytes long.
     """
@@ -101,7 +102,9 @@ def multisig(required: int, keys: Sequence[bytes]) -> Lock:
     Raises ParameterError if the number of keys or of signatures is invalid, or if a key is not a public key.
     """
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
-        raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")
+        raise ParameterError(
+            f"multisig must be m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}"
+        )
     script = bytes((0x50 + required,)) + b"".join(push(_public(key)) for key in keys) + bytes((0x50 + len(keys), 0xAE))
     return Lock(script, b"\x00" + push(SIGNATURE) * required)
 

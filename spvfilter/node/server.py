@@ -1,6 +1,6 @@
 """A regtest full node that serves peers over TCP, for tests, demos and wallet development.
 
-It does not check scripts. Never use it with money.
+It does not check scripts. Never use it with real money.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class Node:
             node.regtest.pay(TxOut(50_000, script))     # announced to the peers
             node.regtest.reorg(2)
 
-    The node behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection uses at most the memory
-    of 1 MB unread by the peer, one message of up to 4 MB, and one answer.
+    The node behaves like Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection's memory is limited to
+    1 MB that the peer has not read, one message of up to 4 MB, and one answer.
 
     It accepts encrypted connections (BIP-324) if its services contain `Service.P2P_V2`. By default they do if the
-    packages of the extra `bip324` are installed.
+    packages of the `bip324` extra are installed.
 
     Args:
-        regtest: Chain and mempool, by default new ones. Several nodes may serve one Regtest.
+        regtest: The chain and the mempool; by default new ones. Several nodes may serve one Regtest.
         host: IP address to listen on.
         port: TCP port to listen on; 0 for a free one.
-        responder: Makes the protocol logic of a connection. Pass a subclass of Responder for a node that misbehaves.
+        responder: Class of the protocol logic of a connection. Pass a subclass of Responder for a node that misbehaves.
         settings: Fields of the version message, and timeouts of handshake and pings.
-        max_connections: Largest number of connections, at least 1. Further connections are refused.
+        max_connections: Largest number of connections, at least 1. Additional ones are refused.
         stall_s: Seconds that a peer may leave 1 MB unread before the node disconnects it.
 
     Raises:
-        ParameterError: `max_connections` is below 1, or the services need the extra `bip324`, which is not installed.
+        ParameterError: `max_connections` is below 1, or the services need the `bip324` extra, which is not installed.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Node:
         if max_connections < 1:
             raise ParameterError(f"max_connections must be at least 1, not {max_connections}")
         if settings.services & Service.P2P_V2:
-            check_installed("a node with the service P2P_V2")
+            check_installed("a node that offers the service P2P_V2")
         self.regtest: Regtest = regtest or Regtest()
         self.host = host
         self.port: int = port  # once the node listens, the port that it listens on
@@ -101,7 +101,7 @@ class Node:
         return [connection.responder for connection in self._connections]
 
     async def __aenter__(self) -> Self:
-        """Start to listen for connections and return the node. Raises OSError if the port is in use."""
+        """Start listening for connections, and return the node. Raises OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections
@@ -114,7 +114,7 @@ class Node:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close all connections and wait until they are closed."""
+        """Close all connections, and wait until they are closed."""
         assert self._server is not None
         server, self._server = self._server, None
         self.regtest.listeners.remove(self)
@@ -153,7 +153,7 @@ class Node:
         return self._make_responder(self.regtest, session)
 
     def enter(self, connection: ServerConnection) -> bool:
-        """Register a new connection. Returns False if `max_connections` are open already."""
+        """Register a new connection. Returns False if `max_connections` are already open."""
         if self._server is None or len(self._connections) >= self.max_connections:
             logger.debug("connection refused: %d are open", len(self._connections))
             return False
@@ -170,8 +170,8 @@ class Node:
 class ServerConnection(asyncio.Protocol):
     """The connection of one peer: its socket and its responder.
 
-    A connection has no task. In each turn of the event loop, every connection that has work does some steps. While it
-    has work, it does not read. While the peer leaves 1 MB unread, it does not work.
+    A connection has no task. In each iteration of the event loop, every connection that has work does a few steps. It
+    does not read while it has work, and does not work while the peer leaves 1 MB unread.
     """
 
     responder: Responder
@@ -227,7 +227,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport.abort()
 
     def wake(self) -> None:
-        """Schedule the steps of this connection for the next turn of the event loop."""
+        """Schedule the steps of this connection for the next iteration of the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._work)
@@ -254,9 +254,9 @@ class ServerConnection(asyncio.Protocol):
         self._set_timer()
 
     def _steps(self) -> bool:
-        """Do some steps of the responder and return True if there is more to do.
+        """Do a few steps of the responder, and return True if there is more to do.
 
-        The caller sends the messages of these steps together.
+        The caller sends the messages of these steps in one piece.
         """
         session, end = self.responder.session, self._loop.time() + _TURN_S
         while more := self.responder.step():

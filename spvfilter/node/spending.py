@@ -15,7 +15,7 @@ _OPEN = [p2wsh(b"\x51"), p2sh(Lock(b"\x51"))]  # locks of OP_TRUE
 
 
 def inputs_of(coins: Sequence[tuple[OutPoint, UnspentOutput | None]], lock: Lock) -> list[TxIn]:
-    """Return an input for each coin. Only spends of `lock` and of OP_TRUE have their witness.
+    """Return an input for each coin. Only inputs that spend `lock` or OP_TRUE contain their witness.
 
     Raises ParameterError if there are no coins, or if a coin is missing or given twice.
     """
@@ -34,7 +34,7 @@ def inputs_of(coins: Sequence[tuple[OutPoint, UnspentOutput | None]], lock: Lock
 
 
 def copied_inputs(tx: Transaction, coins: Sequence[UnspentOutput | None]) -> list[TxIn]:
-    """Return the inputs of a transaction, with the outputs that they spend."""
+    """Return the inputs of a transaction, along with the outputs that they spend."""
     parts = zip(tx.inputs, tx.script_sigs, tx.witnesses, tx.sequences, coins, strict=True)
     return [
         TxIn(OutPoint.parse(outpoint), script_sig, witness, sequence, TxOut(coin.value, coin.script_pubkey))
@@ -46,10 +46,10 @@ def copied_inputs(tx: Transaction, coins: Sequence[UnspentOutput | None]) -> lis
 def spending(
     inputs: Sequence[TxIn], outputs: Sequence[TxOut], fee: int, miner: bytes, keys: Iterable[bytes], *, to: bytes
 ) -> bytes:
-    """Return a serialized transaction that spends inputs. Change goes to the script `to`.
+    """Return a serialized transaction with these inputs. Change goes to the script `to`.
 
-    Coins of the script `miner` need no keys. Raises ParameterError if the fee is negative, if the coins do not
-    suffice, or if a coin cannot be signed.
+    Coins of the script `miner` need no keys. Raises ParameterError if the fee is negative, if the coins are not
+    sufficient, or if an input cannot be signed.
     """
     if fee < 0:
         raise ParameterError(f"a fee must be at least 0 satoshi, not {fee}")
@@ -89,6 +89,6 @@ def _signed(
     version: int,
     lock_time: int,
 ) -> bytes:
-    """Sign the inputs. Spends of the script `miner` stay as they are."""
+    """Sign the inputs. Spends of the script `miner` are left as they are."""
     signed = sign_inputs(inputs, outputs, keys, version=version, lock_time=lock_time, others=(miner,))
     return serialize(signed, outputs, version=version, lock_time=lock_time)

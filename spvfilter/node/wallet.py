@@ -1,4 +1,4 @@
-"""Wallet of the regtest miner: mature coinbases, and confirmed or unconfirmed change. It signs no transactions."""
+"""Wallet of the regtest miner: mature coinbases, and confirmed or unconfirmed change. It does not sign."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class MinerWallet:
         return sum(self._free.values())
 
     def choose(self, value: int) -> tuple[list[OutPoint], int]:
-        """Return the oldest coins that are worth at least `value` satoshi, and their sum.
+        """Return the oldest coins that are together worth at least `value` satoshi, and their sum.
 
-        Raises ParameterError if the coins do not suffice.
+        Raises ParameterError if the coins are not sufficient.
         """
         chosen, worth = [], 0
         for outpoint, coin_value in self._free.items():
@@ -56,7 +56,7 @@ class MinerWallet:
         self._free.update(self._own(tx))
 
     def add_block(self, txs: Sequence[Transaction]) -> None:
-        """Update the coins after a block with these transactions, coinbase first, was connected."""
+        """Update the coins after a block with these transactions, coinbase first, has been connected."""
         coinbase, *others = txs
         for tx in others:
             for outpoint in tx.inputs:

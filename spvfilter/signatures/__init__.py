@@ -1,4 +1,4 @@
-"""Signatures of transactions: the hashes that they sign, and whether they fit the coins that a transaction spends."""
+"""Signatures of transactions: the hashes that they sign, making them, and checking them against the spent coins."""
 
 from spvfilter.signatures.curve import Curve, find_curve
 from spvfilter.signatures.sighash import MAX_HASHED_SIZE, SIGHASH_ALL, SIGHASH_DEFAULT, SigHashes

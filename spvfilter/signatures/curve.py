@@ -1,4 +1,4 @@
-"""ECDSA and Schnorr signatures on the curve secp256k1, by libsecp256k1 from wallycore or btclib-secp256k1."""
+"""ECDSA and Schnorr signatures on the secp256k1 curve, by libsecp256k1 from wallycore or btclib-secp256k1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol  # wallycore ships no types
 __all__ = ["ORDER", "Curve", "find_curve"]
 
 ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
-"""Number of points of the curve: private keys and both numbers of a signature are below it."""
+"""Number of points on the curve. Private keys and both numbers of a signature are below it."""
 _PRIME = 2**256 - 2**32 - 977  # of the curve's field: y² = x³ + 7 modulo this prime
 
 
@@ -19,7 +19,7 @@ class Curve(Protocol):
     def is_ecdsa(self, key: bytes, digest: bytes, signature: bytes) -> bool:
         """Return True if an ECDSA signature is valid: 64 bytes, r and s, where s is at most half of ORDER.
 
-        The key is 33 bytes long. False if it is not a point of the curve.
+        The key is 33 bytes long. The result is False if it is not a point on the curve.
         """
         ...
 
@@ -28,29 +28,29 @@ class Curve(Protocol):
         ...
 
     def public_key(self, secret: bytes) -> bytes:
-        """Return the public key of a private key, 33 bytes. Raises ValueError for an invalid private key."""
+        """Return the 33-byte public key of a private key. Raises ValueError if the private key is invalid."""
         ...
 
     def sign_ecdsa(self, secret: bytes, digest: bytes) -> bytes:
-        """Return the ECDSA signature of a hash, 64 bytes, with a nonce by RFC 6979 and a low s."""
+        """Return the 64-byte ECDSA signature of a hash, with an RFC 6979 nonce and a low s."""
         ...
 
     def sign_schnorr(self, secret: bytes, digest: bytes) -> bytes:
-        """Return the BIP-340 signature of a hash, 64 bytes. The same arguments always give the same signature."""
+        """Return the 64-byte BIP-340 signature of a hash. The same arguments always give the same signature."""
         ...
 
     def tweak_key(self, key: bytes, tweak: bytes) -> bytes:
-        """Return the key `key` + `tweak`·G, 33 bytes. Raises ValueError if there is none."""
+        """Return the 33-byte key `key` + `tweak`·G. Raises ValueError if there is no such key."""
         ...
 
     def tweak_secret(self, secret: bytes, tweak: bytes) -> bytes:
-        """Return the private key `secret` + `tweak`. Raises ValueError if there is none."""
+        """Return the private key `secret` + `tweak`. Raises ValueError if there is no such key."""
         ...
 
 
 @cache
 def find_curve() -> Curve | None:
-    """Return the libsecp256k1 of `wallycore` or `btclib-secp256k1`; None without both packages."""
+    """Return the libsecp256k1 of `wallycore` or `btclib-secp256k1`, or None without both packages."""
     for backend in (_Wally, _Btclib):
         try:
             return backend()
@@ -60,9 +60,9 @@ def find_curve() -> Curve | None:
 
 
 def compressed_key(key: bytes) -> bytes | None:
-    """Return a public key of 33 or 65 bytes as 33 bytes. None if it is not a point of the curve.
+    """Return a public key of 33 or 65 bytes as 33 bytes, or None if it is not a point on the curve.
 
-    A hybrid key starts with 06 or 07. It is valid in a block (secp256k1_ec_pubkey_parse).
+    Hybrid keys, which start with 06 or 07, are valid in blocks (secp256k1_ec_pubkey_parse).
     """
     if len(key) == 33 and key[0] in (2, 3):
         return key  # the curve checks it
@@ -75,7 +75,7 @@ def compressed_key(key: bytes) -> bytes | None:
 
 
 class _Wally:
-    """libsecp256k1 of wallycore, from the extra `descriptors`."""
+    """libsecp256k1 of wallycore, from the `descriptors` extra."""
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
@@ -120,7 +120,7 @@ class _Wally:
 
 
 class _Btclib:
-    """libsecp256k1 of btclib-secp256k1, from the extras `bip324` and `musig`."""
+    """libsecp256k1 of btclib-secp256k1, from the `bip324` and `musig` extras."""
 
     def __init__(self) -> None:
         from btclib_secp256k1 import dsa, keys, ssa

@@ -30,10 +30,10 @@ SIGHASH_NONE = 2  # no output
 SIGHASH_SINGLE = 3  # the output at the position of the input
 SIGHASH_ANYONECANPAY = 0x80  # this input alone; may be combined with the others
 MAX_HASHED_SIZE = 32_000_000
-"""Bytes of legacy messages that are hashed for one transaction (our choice).
+"""Largest total size, in bytes, of the legacy messages that are hashed for one transaction (our choice).
 
-A legacy signature signs the whole transaction, so the work is quadratic in the number of inputs. A signed transaction
-of standard size stays below 26 MB.
+A legacy signature signs the whole transaction, so the work is quadratic in the number of inputs. A transaction of
+standard size needs less than 26 MB.
 """
 _ONE = b"\x01" + bytes(31)  # the legacy hash of SIGHASH_SINGLE without an output at its position, a bug of old
 _BLANK_INPUT_SIZE = OUTPOINT_SIZE + 5  # outpoint, empty script, sequence
@@ -53,7 +53,7 @@ class SigHashes:
 
     Args:
         tx: The transaction.
-        spent: For each input the output that it spends, or None if it is unknown.
+        spent: The output that each input spends, or None if it is unknown.
 
     Raises:
         ParameterError: The number of outputs in `spent` differs from the number of inputs.
@@ -80,7 +80,7 @@ class SigHashes:
 
     @cached_property
     def _outputs(self) -> bytes:
-        """All serialized outputs, without their number."""
+        """All serialized outputs, without their count."""
         spans = self.tx.span.outputs
         return self.tx.raw[spans[0][0] : spans[-1][2]] if spans else b""
 
@@ -102,7 +102,7 @@ class SigHashes:
 
     @cached_property
     def _sha_amounts_and_scripts(self) -> bytes | None:
-        """The hashes of the values and of the scripts of all spent outputs. None if one is unknown."""
+        """The hashes of the values and of the scripts of all spent outputs, or None if an output is unknown."""
         known = [out for out in self.spent if out is not None]
         if len(known) < len(self.spent):
             return None
@@ -114,8 +114,8 @@ class SigHashes:
     def legacy(self, index: int, script_code: bytes, hash_type: int) -> bytes | None:
         """Return the hash that a signature of a legacy input signs (Core SignatureHash, SigVersion::BASE).
 
-        None if the transaction's messages would exceed MAX_HASHED_SIZE. `script_code` must not contain
-        OP_CODESEPARATOR, nor the signature.
+        Returns None if the transaction's messages would exceed MAX_HASHED_SIZE. `script_code` must contain neither
+        OP_CODESEPARATOR nor the signature.
         """
         base, count = hash_type & 0x1F, len(self._outpoints)
         if base == SIGHASH_SINGLE and index >= len(self.tx.span.outputs):
@@ -161,7 +161,7 @@ class SigHashes:
     def segwit(self, index: int, script_code: bytes, hash_type: int) -> bytes | None:
         """Return the hash that a signature of a witness version 0 input signs (BIP-143).
 
-        None if the value of the spent output is unknown.
+        Returns None if the value of the spent output is unknown.
         """
         spent, base = self.spent[index], hash_type & 0x1F
         if spent is None:
@@ -196,17 +196,17 @@ class SigHashes:
     def taproot(self, index: int, hash_type: int, annex: bytes | None = None) -> bytes | None:
         """Return the hash that a signature of a taproot key path signs (BIP-341).
 
-        None if a spent output that the signature commits to is unknown: all of them, or with SIGHASH_ANYONECANPAY the
-        one of this input.
+        Returns None if a spent output that the signature commits to is unknown. It commits to all spent outputs, or
+        with SIGHASH_ANYONECANPAY only to that of this input.
 
         Raises:
             ParameterError: BIP-341 does not allow the hash type, or there is no output for SIGHASH_SINGLE.
         """
         base, is_alone = hash_type & 3, bool(hash_type & SIGHASH_ANYONECANPAY)
         if hash_type not in (0, 1, 2, 3, 0x81, 0x82, 0x83):
-            raise ParameterError(f"not a hash type of BIP-341: 0x{hash_type:02x}")
+            raise ParameterError(f"not a BIP-341 hash type: 0x{hash_type:02x}")
         if base == SIGHASH_SINGLE and index >= len(self.tx.span.outputs):
-            raise ParameterError(f"SIGHASH_SINGLE without an output {index}")
+            raise ParameterError(f"SIGHASH_SINGLE needs output {index}, which does not exist")
         spent = self.spent[index]
         parts = [b"\x00", bytes((hash_type,)), self._version, self._lock_time]  # epoch 0 first
         if not is_alone:

@@ -22,7 +22,7 @@ _NO_KEY = "no private key in `keys` fits its script"
 class KeyRing:
     """Private keys, found by the public keys and the hashes in scripts.
 
-    Raises ParameterError if a private key is invalid, or if there are private keys and libsecp256k1 is not installed.
+    Raises ParameterError if a private key is invalid, or if there are private keys but libsecp256k1 is not installed.
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
@@ -37,13 +37,13 @@ class KeyRing:
 
     @cached_property
     def _uncompressed(self) -> dict[bytes, bytes]:
-        """The 65-byte public keys, by hash160."""
+        """The 65-byte public keys, by their hash160."""
         forms = map(_uncompressed, self._secrets)
         return {hash160(form): form for form in forms}
 
     @cached_property
     def _tweaked(self) -> dict[bytes, bytes]:
-        """Private keys by x coordinate: of each key itself, and of its output key without scripts (BIP-86)."""
+        """Private keys by x coordinate, of each public key and of its output key without scripts (BIP-86)."""
         found: dict[bytes, bytes] = {}
         for key, secret in self._secrets.items():
             even = secret if key[0] == 2 else (ORDER - int.from_bytes(secret, "big")).to_bytes(32, "big")
@@ -52,14 +52,14 @@ class KeyRing:
         return found
 
     def key_of(self, digest: bytes) -> bytes:
-        """Return the public key with a hash160, 33 or 65 bytes."""
+        """Return the public key, 33 or 65 bytes, with this hash160."""
         key = self._keys.get(digest) or self._uncompressed.get(digest)
         if key is None:
             raise _MissingError(_NO_KEY)
         return key
 
     def witness_program(self, digest: bytes) -> bytes | None:
-        """Return the P2WPKH script whose hash160 is `digest`. None if its private key is not here."""
+        """Return the P2WPKH script whose hash160 is `digest`, or None if the key ring lacks its private key."""
         programs = (b"\x00\x14" + hashed for hashed in self._keys)
         return next((program for program in programs if hash160(program) == digest), None)
 
@@ -67,11 +67,11 @@ class KeyRing:
         return _compressed(key) in self._secrets
 
     def ecdsa(self, key: bytes, digest: bytes) -> bytes:
-        """Sign a hash for a public key: strict DER with SIGHASH_ALL."""
+        """Sign a hash for a public key, and return the signature in strict DER with SIGHASH_ALL."""
         return _der(_curve().sign_ecdsa(_found(self._secrets, _compressed(key)), digest)) + bytes((SIGHASH_ALL,))
 
     def schnorr(self, output_key: bytes, digest: bytes) -> bytes:
-        """Sign a hash for a taproot output key, which is a public key as it is, or tweaked without scripts (BIP-86)."""
+        """Sign a hash for a taproot output key: a public key, either as it is or tweaked without scripts (BIP-86)."""
         return _curve().sign_schnorr(_found(self._tweaked, output_key), digest)
 
 
@@ -109,8 +109,8 @@ def sign_inputs(
 ) -> list[TxIn]:
     """Return the inputs of a transaction, signed with private keys. `build_tx` explains the arguments.
 
-    Inputs that spend scripts in `others` stay as they are if no key fits. None means all scripts, if the input has the
-    data of another signer.
+    Inputs that spend scripts in `others` stay as they are if no key fits. None means all inputs that contain another
+    signer's data.
 
     Raises ParameterError if a private key is invalid, if an input cannot be signed, or if libsecp256k1 is not
     installed.
@@ -122,7 +122,7 @@ def sign_inputs(
 
 
 class _Input:
-    """One input that is to be signed."""
+    """An input to sign."""
 
     def __init__(self, hashes: SigHashes, number: int, txin: TxIn, ring: KeyRing) -> None:
         self._hashes = hashes
@@ -131,7 +131,7 @@ class _Input:
         self._ring = ring
 
     def signed(self, others: Container[bytes] | None) -> TxIn:
-        """Return the input with its signatures. It stays as it is if its script needs none, or if others signed it."""
+        """Return the input with its signatures, or as it is if its script needs none or others have signed it."""
         txin = self._txin
         if txin.spent is None:
             if txin.script_sig or txin.witness:
@@ -154,7 +154,7 @@ class _Input:
         return ParameterError(f"cannot sign input {self._number}, which spends {self._txin.outpoint}: {what}")
 
     def _has_data(self, script: bytes) -> bool:
-        """Return True if the input has more than the script whose hash is in the coin's script."""
+        """Return True if the input contains more than the script whose hash is in the coin's script."""
         redeem, witness = _last_push(self._txin.script_sig), self._txin.witness
         is_hashed = (len(script) == 34 and script[0] == 0) or len(script) == 23
         return len(witness) > is_hashed or self._txin.script_sig not in (b"", b"" if redeem is None else _push(redeem))
@@ -191,7 +191,7 @@ class _Input:
         return witness if items is None else (*items, script) if len(program) == 34 else tuple(items)
 
     def _items(self, script: bytes, digest: bytes | None) -> list[bytes] | None:
-        """Return the items that satisfy a script. None if it is not one of pk(), pkh() and multi()."""
+        """Return the items that satisfy a script, or None if it is not one of pk(), pkh() and multi()."""
         if digest is None:
             raise _MissingError("there are too many inputs")
         if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
@@ -214,7 +214,7 @@ def _is_program(script: bytes) -> bool:
 
 
 def _last_push(script: bytes) -> bytes | None:
-    """Return the data of the last push of a script of pushes. None if it has another operation."""
+    """Return the data of the last push of a script, or None if the script contains anything but pushes."""
     at, data = 0, None
     while at < len(script):
         size, width = script[at], 0

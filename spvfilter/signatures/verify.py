@@ -1,8 +1,8 @@
-"""Whether the inputs of a transaction satisfy the scripts of the coins that they spend, as far as these are known.
+"""Check whether the inputs of a transaction satisfy the scripts of the coins that they spend, if these are known.
 
-Core's VerifyScript is followed for the scripts of common wallets, with the rules of every block today: strict DER
-(BIP-66), an empty dummy item (BIP-147), segwit (BIP-141) and taproot (BIP-341). Rules of relay alone, such as a low s,
-make no signature wrong.
+The checks follow Core's VerifyScript for the scripts of common wallets. They apply the rules of every block today:
+strict DER (BIP-66), an empty dummy item (BIP-147), segwit (BIP-141) and taproot (BIP-341). Breaking a rule that applies
+only to relay, such as a low s, does not make a signature wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spvfilter.transaction import Transaction
 __all__ = ["InputCheck", "SpendCheck", "Validity", "verify_input", "verify_spends"]
 
 MAX_CHECKS = 4_000
-"""Signatures that are verified for one transaction; Core's MAX_STANDARD_TX_SIGOPS_COST allows as many legacy ones."""
+"""Largest number of signatures verified for one transaction (Core's MAX_STANDARD_TX_SIGOPS_COST for legacy ones)."""
 _MAX_ITEM_SIZE = 520  # bytes, Core script/script.h MAX_SCRIPT_ELEMENT_SIZE
 _MAX_ITEMS = 970  # items of a scriptSig; a template pushes up to 23 more, and Core's MAX_STACK_SIZE is 1,000
 _MAX_CONTROL_SIZE = 33 + 32 * 128  # bytes of a control block, BIP-341
@@ -35,11 +35,11 @@ class Validity(Enum):
     """Whether an input may spend its coin."""
 
     VALID = "valid"
-    """Its signatures are valid, and everything else fits the coin's script."""
+    """Its signatures are valid, and the rest of its data satisfies the coin's script."""
     WRONG = "wrong"
-    """No block can contain these bytes: a signature is wrong, or the data does not fit the coin's script."""
+    """No block can contain these bytes: a signature is wrong, or the data does not satisfy the coin's script."""
     UNKNOWN = "unknown"
-    """It cannot be decided: an output is unknown, the script is not a common one, or libsecp256k1 is not installed."""
+    """Undecided: an output is unknown, the script is not a common one, or libsecp256k1 is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class InputCheck:
     validity: Validity
     """Whether the input may spend its coin."""
     reason: str = ""
-    """Why it is wrong or unknown; empty if it is valid."""
+    """Why the input is wrong or unknown; empty if it is valid."""
     unrelayed: str | None = None
-    """Why nodes do not relay the input although it is valid, for example a high s. None if they do."""
+    """Why nodes do not relay the input although it is valid, such as a high s, or None if they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class SpendCheck:
     """The result for several inputs of a transaction."""
 
     validity: Validity
-    """WRONG if an input is wrong, else UNKNOWN if one is unknown or none was checked, else VALID."""
+    """WRONG if an input is wrong; else UNKNOWN if one is unknown or none was checked; else VALID."""
     index: int | None = None
-    """The first input that is wrong or, if none is, the first that is unknown. None if there is none."""
+    """Index of the first wrong input or, if none is wrong, of the first unknown one. None if all are valid."""
     reason: str = ""
     """Why this input is wrong or unknown."""
     unrelayed: tuple[tuple[int, str], ...] = ()
-    """Valid inputs that nodes do not relay: index and reason."""
+    """Index and reason of each valid input that nodes do not relay."""
 
 
 def verify_input(tx: Transaction, index: int, spent: Sequence[TxOut | None]) -> InputCheck:
@@ -85,7 +85,7 @@ def verify_input(tx: Transaction, index: int, spent: Sequence[TxOut | None]) -> 
 
 
 def verify_spends(tx: Transaction, spent: Sequence[TxOut | None], indexes: Iterable[int] | None = None) -> SpendCheck:
-    """Check the inputs at `indexes`, by default all whose output is known. It stops at the first wrong one.
+    """Check the inputs at `indexes`, by default all whose output is known, until one is wrong.
 
     Args:
         tx: The transaction.
@@ -119,7 +119,7 @@ def verify_spends(tx: Transaction, spent: Sequence[TxOut | None], indexes: Itera
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A script that needs `required` signatures of `keys`; or of the key whose hash160 is `key_hash`."""
+    """A script that needs `required` signatures by `keys`, or by the key whose hash160 is `key_hash`."""
 
     required: int
     keys: tuple[bytes, ...] = ()
@@ -128,7 +128,7 @@ class _Template:
 
 
 def _template(script: bytes) -> _Template | None:
-    """Return what a script needs: pk(), pkh() or multi(). None for every other script."""
+    """Return what a pk(), pkh() or multi() script needs, or None for every other script."""
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return _Template(1, key_hash=script[3:23])
     operations = _operations(script)
@@ -144,9 +144,9 @@ def _template(script: bytes) -> _Template | None:
 
 
 def _operations(script: bytes) -> list[tuple[int, bytes | None]] | None:
-    """Return opcode and pushed data of each operation; None for an operation that pushes none.
+    """Return the opcode of each operation, and the data that it pushes or None.
 
-    None instead of a list if the last push is malformed.
+    Returns None instead of a list if the last push is malformed.
     """
     operations: list[tuple[int, bytes | None]] = []
     at, size = 0, len(script)
@@ -168,7 +168,7 @@ def _operations(script: bytes) -> list[tuple[int, bytes | None]] | None:
 
 
 def _number(operation: tuple[int, bytes | None]) -> int:
-    """Return the number that an operation pushes: OP_1 to OP_16, or one byte from 17 on. 0 for anything else."""
+    """Return the number that an operation pushes: OP_1 to OP_16, or one byte from 17 on. Any other counts as 0."""
     opcode, data = operation
     if 0x51 <= opcode <= 0x60:
         return opcode - 0x50
@@ -176,7 +176,7 @@ def _number(operation: tuple[int, bytes | None]) -> int:
 
 
 def _witness_program(script: bytes) -> tuple[int, bytes] | None:
-    """Return version and program of a witness program (BIP-141). None for another script."""
+    """Return the version and the program of a witness program (BIP-141), or None for any other script."""
     if not 4 <= len(script) <= 42 or script[1] + 2 != len(script):
         return None
     if script[0] == 0:
@@ -185,7 +185,7 @@ def _witness_program(script: bytes) -> tuple[int, bytes] | None:
 
 
 def _der_signature(signature: bytes) -> tuple[int, int] | None:
-    """Return r and s of a signature with its hash type. None unless it is strict DER (BIP-66, Core
+    """Return r and s of a signature with its hash type, or None unless it is strict DER (BIP-66, Core
     IsValidSignatureEncoding).
     """
     size = len(signature)
@@ -216,7 +216,7 @@ class _Unknown(Exception):  # noqa: N818
 
 
 _Hasher = Callable[[int], bytes | None]
-"""Returns the hash that a signature of a hash type signs. None if it cannot be computed."""
+"""A function that returns the hash that a signature with a hash type signs, or None if it cannot be computed."""
 
 
 class _Inputs:
@@ -286,7 +286,7 @@ class _Inputs:
             raise _Wrong("its redeem script does not have the hash in the coin's script")
         if (program := _witness_program(redeem)) is not None:
             if script_sig != bytes((len(redeem),)) + redeem:
-                raise _Wrong("its scriptSig must contain the witness program alone")
+                raise _Wrong("its scriptSig must contain nothing but the witness program")
             self._check_program(index, *program, witness, is_native=False)
             return
         if witness:
@@ -317,7 +317,7 @@ class _Inputs:
             if hashlib.sha256(script).digest() != program:
                 raise _Wrong("its witness script does not have the hash in the coin's script")
         else:
-            raise _Wrong("the coin's witness program has a wrong length: nobody can spend it")
+            raise _Wrong("the coin's witness program has the wrong length: nobody can spend it")
         if len(script) > MAX_SCRIPT_SIZE or any(len(item) > _MAX_ITEM_SIZE for item in items):
             raise _Wrong("an item of its witness is too long")
         if (template := _template(script)) is None:
@@ -338,7 +338,7 @@ class _Inputs:
 
         Args:
             template: Keys and signatures that the script needs.
-            items: The stack, its top last.
+            items: The stack, with its top last.
             hasher: Computes the hashes that are signed.
             is_exact: True for segwit, where no item may be left.
         """
@@ -346,7 +346,7 @@ class _Inputs:
         if len(items) < wanted or (is_exact and len(items) > wanted):
             raise _Wrong("it is not signed" if not items else f"expected {wanted} items, not {len(items)}")
         if len(items) > wanted:
-            self._unrelayed = "its scriptSig has more items than the script needs"
+            self._unrelayed = "its scriptSig contains more items than the script needs"
         keys, signatures = template.keys, list(items[-template.required :])
         if template.key_hash is not None:
             keys, signatures = (items[-1],), [items[-2]]
@@ -379,7 +379,7 @@ class _Inputs:
             self._unrelayed = "a signature has an undefined hash type"
 
     def _is_signed(self, key: bytes, signature: bytes, hasher: _Hasher, hashes: dict[int, bytes]) -> bool:
-        """Return True if a strict DER signature is valid for a key. `hashes` are those of earlier calls, by type."""
+        """Return True if a strict DER signature is valid for a key. `hashes` caches hashes by type."""
         numbers, point = _der_signature(signature), compressed_key(key)
         if numbers is None or point is None or not all(0 < number < ORDER for number in numbers):
             return False
@@ -394,7 +394,7 @@ class _Inputs:
         return curve.is_ecdsa(point, hashes[hash_type], r.to_bytes(32, "big") + s.to_bytes(32, "big"))
 
     def _spend_check(self) -> Curve:
-        """Count a signature that is verified. Raises _Unknown if there were too many, or without libsecp256k1."""
+        """Count a verified signature. Raises _Unknown if there were too many, or libsecp256k1 is not installed."""
         if self._curve is None:
             raise _Unknown(f"signatures are not verified without wallycore; {remedy('descriptors')}")
         self._checks += 1
@@ -403,10 +403,10 @@ class _Inputs:
         return self._curve
 
     def _find_signature(self, template: _Template, items: Sequence[bytes], hasher: _Hasher) -> None:
-        """Check that a scriptSig with other operations contains a valid signature at all.
+        """Check that a scriptSig with operations other than pushes contains at least one valid signature.
 
-        Operations cannot create a key or a signature, because numbers are shorter and hashes are random. The script
-        checks pushed data, so the input is wrong if none of it is a valid signature.
+        Operations cannot create a key or a signature, because numbers are shorter and hashes are random. The script can
+        check only pushed data, so the input is wrong if none of it is a valid signature.
         """
         keys = template.keys
         if template.key_hash is not None:
@@ -429,7 +429,7 @@ class _Inputs:
             witness = tuple(witness_items)
         if len(witness) > 1:
             self._check_commitment(program, *witness[-2:])
-            raise _Unknown("scripts of taproot are not evaluated")
+            raise _Unknown("taproot scripts are not evaluated")
         signature = witness[0]
         if len(signature) not in (64, 65) or (len(signature) == 65 and signature[64] == SIGHASH_DEFAULT):
             raise _Wrong("its signature must be 64 bytes long, or 65 with a hash type")
@@ -448,7 +448,7 @@ class _Inputs:
     def _check_commitment(self, program: bytes, script: bytes, control: bytes) -> None:
         """Check that the output key commits to a script (BIP-341)."""
         if not 33 <= len(control) <= _MAX_CONTROL_SIZE or (len(control) - 33) % 32:
-            raise _Wrong(f"its control block must not have {len(control)} bytes")
+            raise _Wrong(f"its control block must not be {len(control)} bytes long")
         node = tagged_hash("TapLeaf", bytes((control[0] & 0xFE,)) + compact_size(len(script)) + script)
         for at in range(33, len(control), 32):
             node = tagged_hash("TapBranch", b"".join(sorted((node, control[at : at + 32]))))

@@ -14,7 +14,7 @@ from spvfilter.network import MAINNET, NETWORKS, Network
 MAX_SILENT_LENGTH = 1_023
 """Largest length of a silent payment address in characters (BIP-352 § Address encoding)."""
 _KEYS_SIZE = 66  # bytes: two compressed public keys
-_FORBIDDEN_VERSION = 31  # it marks a change that older wallets cannot read (BIP-352 § Address encoding)
+_FORBIDDEN_VERSION = 31  # reserved for a change that older wallets cannot read (BIP-352 § Address encoding)
 
 
 def silent_prefix(network: Network) -> str:
@@ -31,7 +31,7 @@ class SilentAddress:
     spend_pubkey: bytes
     """Compressed public key whose private key spends them, 33 bytes. A label is already added to it."""
     network: Network = MAINNET
-    """Network of the address. All test networks write it alike."""
+    """Network of the address. It is written the same way on all test networks."""
     version: int = 0
     """Version of the address, 0 to 30. Later versions may append data, which is left out here."""
 
@@ -48,7 +48,7 @@ class SilentAddress:
             raise TypeError(f"an address must be a str, not {type(text).__name__}")
         hrp, values, encoding = bech32_decode(text, limit=MAX_SILENT_LENGTH)
         if hrp not in ("sp", "tsp") or encoding is not Bech32Encoding.BECH32M or not values:
-            raise AddressError("not a silent payment address, which starts with sp1 or tsp1 and is bech32m")
+            raise AddressError("not a silent payment address: expected a bech32m text that starts with sp1 or tsp1")
         if hrp != silent_prefix(network):
             owners = tuple(known.name for known in NETWORKS if silent_prefix(known) == hrp)
             raise WrongNetworkError(
@@ -58,18 +58,18 @@ class SilentAddress:
             )
         version = values[0]
         if version >= _FORBIDDEN_VERSION:
-            raise AddressError(f"silent payment address of version {version}: ask for one of version 0 to 30")
+            raise AddressError(f"a silent payment address of version {version}: ask for one of version 0 to 30")
         try:
             payload = from_5_bits(values[1:])
         except FormatError as error:
-            raise AddressError(f"silent payment address with {error.message}") from None
+            raise AddressError(f"a silent payment address with {error.message}") from None
         if len(payload) < _KEYS_SIZE or (version == 0 and len(payload) != _KEYS_SIZE):
             raise AddressError(
                 f"silent payment address of version {version} with {len(payload)} bytes, expected {_KEYS_SIZE}"
             )
         scan, spend = payload[:33], payload[33:_KEYS_SIZE]
         if not (is_pubkey(scan) and is_pubkey(spend)):
-            raise AddressError("silent payment address without two compressed public keys, which start with 02 or 03")
+            raise AddressError("a silent payment address must contain two compressed public keys (02… or 03…)")
         return cls(scan, spend, network, version)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The curve arithmetic of silent payments, by libsecp256k1's module in btclib-secp256k1 (extra `silent`)."""
+"""The curve arithmetic of silent payments, done by libsecp256k1 from btclib-secp256k1 (the `silent` extra)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any  # cffi's objects have no types
 from spvfilter.errors import ParameterError, remedy
 
 Point = Any
-"""A parsed public key, x-only key or summary: an object of cffi."""
+"""A parsed public key, x-only key or summary, as a cffi object."""
 
 
 @cache
@@ -24,7 +24,7 @@ def library() -> Any:
 
 
 def parse_key(raw: bytes) -> Point | None:
-    """Parse a compressed public key; None if it is not a point of the curve."""
+    """Return a parsed compressed public key, or None if it is not a point on the curve."""
     try:
         return library().keys.parse(raw)
     except ValueError:
@@ -32,7 +32,7 @@ def parse_key(raw: bytes) -> Point | None:
 
 
 def parse_xonly(raw: bytes) -> Point | None:
-    """Parse a 32-byte x-only public key; None if it is not a point of the curve."""
+    """Return a parsed 32-byte x-only public key, or None if it is not a point on the curve."""
     try:
         return library().xonly.parse(raw)
     except ValueError:
@@ -40,15 +40,15 @@ def parse_xonly(raw: bytes) -> Point | None:
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the compressed public key of a 32-byte private key. Raises ParameterError if it is out of range."""
+    """Return the compressed public key of a 32-byte private key. Raises ParameterError if that is out of range."""
     try:
         return bytes(library().keys.pubkey_from_prvkey(private))
     except ValueError:
-        raise ParameterError("the private scan key is zero or not below the order of the curve") from None
+        raise ParameterError("the private scan key must be above zero and below the order of the curve") from None
 
 
 def shared_point(tweak: bytes, scan_key: bytes) -> bytes | None:
-    """Return a compressed key times a private key, in constant time; None if it is not a point of the curve."""
+    """Multiply a compressed key by a private key in constant time. Returns None if the former is not on the curve."""
     from btclib_secp256k1 import ecdh
 
     try:
@@ -58,7 +58,7 @@ def shared_point(tweak: bytes, scan_key: bytes) -> bytes | None:
 
 
 def plus_private(public: bytes, private: bytes) -> bytes | None:
-    """Return a compressed key plus the public key of a private one; None if the sum is the point at infinity."""
+    """Add a private key's public key to a compressed key. Returns None if the sum is the point at infinity."""
     try:
         return bytes(library().keys.pubkey_tweak_add(public, private))
     except ValueError:
@@ -66,7 +66,7 @@ def plus_private(public: bytes, private: bytes) -> bytes | None:
 
 
 def sum_of(first: bytes, second: bytes) -> bytes | None:
-    """Return the sum of two compressed keys; None if it is the point at infinity."""
+    """Return the sum of two compressed keys, or None if it is the point at infinity."""
     try:
         return bytes(library().keys.pubkey_combine([first, second]))
     except ValueError:
@@ -74,7 +74,7 @@ def sum_of(first: bytes, second: bytes) -> bytes | None:
 
 
 def private_sum(first: bytes, second: bytes) -> bytes | None:
-    """Return the sum of two private keys; None if it is zero."""
+    """Return the sum of two private keys, or None if it is zero."""
     try:
         return bytes(library().keys.prvkey_tweak_add(first, second))
     except ValueError:
@@ -82,7 +82,7 @@ def private_sum(first: bytes, second: bytes) -> bytes | None:
 
 
 def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
-    """Return the x-only key of an internal key plus a tweak (BIP-341); None if either is out of range."""
+    """Return the x-only key of an internal key plus a tweak (BIP-341), or None if either is out of range."""
     key = parse_xonly(internal)
     try:
         return None if key is None else library().xonly.parse(library().xonly.tweak_add(internal, tweak)[0])
@@ -91,7 +91,7 @@ def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
 
 
 def summary_of(outpoint: bytes, taproot_keys: list[Point], keys: list[Point]) -> Point | None:
-    """Sum the keys of a transaction's inputs; None if there is no key, or if their sum has no inverse."""
+    """Sum the keys of a transaction's inputs. Returns None if there are none or the sum is the point at infinity."""
     try:
         return library().silentpayments._prevouts_summary_(outpoint, taproot_keys, keys)
     except ValueError:
@@ -99,25 +99,25 @@ def summary_of(outpoint: bytes, taproot_keys: list[Point], keys: list[Point]) ->
 
 
 class LabelTable:
-    """The labels of one scan key, sorted, as libsecp256k1's lookup reads them. It is made once and then only read."""
+    """The labels of one scan key, sorted for libsecp256k1's lookup. It is filled once and then only read."""
 
     def __init__(self, scan_key: bytes, numbers: Iterable[int]) -> None:
         ours = library().silentpayments
         self.numbers: dict[bytes, int] = {}
-        """Number of each label, by its 33 bytes."""
+        """Number of each label, by the label's 33 bytes."""
         self.tweaks: dict[int, bytes] = {}
-        """Tweak of each label, by its number."""
+        """Tweak of each label, by the label's number."""
         for number in numbers:
             label, tweak = ours.label(scan_key, number)
             self.numbers[label], self.tweaks[number] = number, tweak
         self._fill({label: (0, number, self.tweaks[number]) for label, number in self.numbers.items()})
 
     def _fill(self, rows: dict[bytes, tuple[int, int | None, bytes]]) -> None:
-        """Make the table of labels, each with the number of its owner, its own number and its tweak."""
+        """Fill the table with labels, each with the number of its owner, its own number and its tweak."""
         self.owners: dict[bytes, tuple[int, int | None]] = {label: row[:2] for label, row in rows.items()}
-        """The spend key and the number of each label, by its 33 bytes. The spend key is 0 unless keys are joined."""
+        """Numbers of the spend key (0 unless keys are joined) and of each label, by the label's 33 bytes."""
         self.memory: Any = library().ffi.NULL
-        """The table; NULL if there are no labels."""
+        """The table, or NULL if there are no labels."""
         if rows:
             ordered = sorted(rows)
             raw = len(ordered).to_bytes(library().ffi.sizeof("size_t"), sys.byteorder)
@@ -125,9 +125,9 @@ class LabelTable:
             self.memory = library().ffi.new("unsigned char[]", raw)
 
     def joined(self, others: Iterable[tuple[bytes, LabelTable]], spend_pubkey: bytes) -> LabelTable:
-        """Return a table that also finds the outputs of other spend keys of the same scan key.
+        """Return a table that also finds outputs for other spend keys with the same scan key.
 
-        The difference of another spend key to `spend_pubkey` acts as one more label, whose tweak is zero.
+        The difference between another spend key and `spend_pubkey` acts as one more label, whose tweak is zero.
         """
         keys, made = library().keys, LabelTable(b"", ())
         rows: dict[bytes, tuple[int, int | None, bytes]] = {
@@ -146,7 +146,7 @@ class LabelTable:
 
 
 def scan(scan_key: bytes, summary: Point, spend_pubkey: Point, outputs: list[Point], labels: LabelTable) -> list[Any]:
-    """Return the found outputs of libsecp256k1, in the order of the outputs: at most 2,323 (BIP-352 K_max)."""
+    """Return the outputs that libsecp256k1 finds, in order: at most 2,323 (BIP-352 K_max)."""
     package = library()
     ffi, lib = package.ffi, package.lib
     found = ffi.new("secp256k1_silentpayments_found_output[]", len(outputs))

@@ -16,9 +16,9 @@ from spvfilter.silent import curve
 from spvfilter.silent.address import SilentAddress
 
 MAX_LABELS = 100_000
-"""Largest number of labels of one scan key (our choice): each costs 65 bytes and 25 µs once."""
+"""Largest number of labels of one scan key (our choice). Each costs 65 bytes, and 25 µs once."""
 MAX_OUTPUTS = 2_323
-"""Largest number of outputs of a transaction that pay one scan key (BIP-352 K_max)."""
+"""Largest number of outputs in a transaction that may pay one scan key (BIP-352 K_max)."""
 CHANGE_LABEL = 0
 """The label of a wallet's change, which is never given out (BIP-352 § Labels for change)."""
 
@@ -43,9 +43,9 @@ class SilentOutput:
     key: bytes
     """x-only key of the output, 32 bytes."""
     tweak: bytes = field(repr=False)
-    """32-byte secret, with the label's tweak: added to the private spend key, it gives the output's private key."""
+    """32-byte secret that, added to the private spend key, gives the output's private key. It includes the label's."""
     label: int | None
-    """Number of the label of the address that was paid; None for the address without a label."""
+    """Number of the label of the address that was paid, or None if that address has no label."""
 
     @property
     def script_pubkey(self) -> bytes:
@@ -56,11 +56,11 @@ class SilentOutput:
 def read_inputs(candidate: SilentCandidate) -> Inputs | None:
     """Parse the keys of a candidate once, for any number of scanners.
 
-    Returns None if the transaction cannot pay a silent payment address. That is so if no key of an input is a point of
-    the curve, if their sum is the point at infinity, or if no output is a point.
+    Returns None if the transaction cannot pay a silent payment address. In that case no input's key is a point on the
+    curve, or their sum is the point at infinity, or no output is a point.
 
     Raises:
-        ParameterError: The extra `silent` is not installed.
+        ParameterError: The `silent` extra is not installed.
     """
     parsed = [
         curve.parse_xonly(candidate.taproot_keys[at : at + 32]) for at in range(0, len(candidate.taproot_keys), 32)
@@ -81,7 +81,7 @@ def read_inputs(candidate: SilentCandidate) -> Inputs | None:
 
 
 def _hashed_key(script_sig: bytes, key_hash: bytes) -> curve.Point | None:
-    """The compressed key in a scriptSig that fits the hash in the spent P2PKH output, even after a malleation."""
+    """Return the compressed key in a scriptSig that matches the hash in the spent P2PKH output, even if malleated."""
     for end in range(len(script_sig), 32, -1):
         key = script_sig[end - 33 : end]
         if key[0] in (2, 3) and hash160(key) == key_hash:
@@ -90,7 +90,7 @@ def _hashed_key(script_sig: bytes, key_hash: bytes) -> curve.Point | None:
 
 
 def _output_key(control_block: bytes, script: bytes) -> curve.Point | None:
-    """The output key that a control block commits to, for the script that it reveals (BIP-341 § Script validation)."""
+    """Return the output key that a control block and its script commit to (BIP-341 § Script validation rules)."""
     leaf = bytes((control_block[0] & 0xFE,)) + compact_size(len(script)) + script
     node = _tagged(b"TapLeaf", leaf)
     for at in range(33, len(control_block), 32):
@@ -100,12 +100,12 @@ def _output_key(control_block: bytes, script: bytes) -> curve.Point | None:
 
 
 class Derived(NamedTuple):
-    """A key that a sender gives to an output."""
+    """A key that a sender derives for an output."""
 
     label: int | None
-    """Number of the label of the address; None for the address without a label."""
+    """Number of the address's label, or None if it has no label."""
     tweak: bytes
-    """Private key that gives the output's private key if it is added to that of the wallet; without the label's."""
+    """Private key that, added to the private spend key, gives the output's private key; without the label's tweak."""
 
 
 def _tagged(tag: bytes, data: bytes) -> bytes:
@@ -125,8 +125,8 @@ def labelled_address(scan_key: bytes, address: SilentAddress, label: int) -> Sil
 class SilentScanner:
     """Finds the outputs that pay one silent payment address, with the scan key of its owner.
 
-    The scan key finds payments and cannot spend them, but its reader learns all of them. No repr, error or pickle
-    shows it.
+    The scan key finds payments but cannot spend them. No repr, error or pickle shows it, because its reader would learn
+    of all payments.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SilentScanner:
             most: Largest number of labels.
 
         Raises:
-            ParameterError: A key is not valid, a label is out of range, or the extra `silent` is not installed.
+            ParameterError: A key is not valid, a label is out of range, or the `silent` extra is not installed.
         """
         numbers = sorted(set(labels))
         if len(numbers) > most:
@@ -162,11 +162,11 @@ class SilentScanner:
             )
         spend = curve.parse_key(spend_pubkey)
         if spend is None:
-            raise ParameterError("the spend key is not a point of the curve secp256k1")
+            raise ParameterError("the spend key is not a point on the secp256k1 curve")
         self._scan_key = scan_key
         self._spend = spend
         self._labels = curve.LabelTable(scan_key, numbers)
-        self._points: list[tuple[int, bytes]] = []  # number and public key of each label, made when they are needed
+        self._points: list[tuple[int, bytes]] = []  # number and public key of each label, computed when needed
         self._joint: tuple[tuple[SilentScanner, ...], curve.LabelTable] | None = None  # other scanners, and the table
         self.spend_pubkey: bytes = spend_pubkey
         """Compressed public spend key without a label, 33 bytes."""
@@ -189,7 +189,7 @@ class SilentScanner:
         return sorted(self._labels.tweaks)
 
     def address(self, label: int | None = None) -> SilentAddress:
-        """Return the address with a label, or the one without a label.
+        """Return the address with a label, or without one if `label` is None.
 
         Raises:
             ParameterError: The label is 0, which is never given out, or the scanner does not look for it.
@@ -202,15 +202,15 @@ class SilentScanner:
         return labelled_address(self._scan_key, plain, label)
 
     def shared(self, tweak: bytes) -> bytes | None:
-        """Return the secret that a sender shares with the owner, by the tweak of the sender's transaction.
+        """Return the secret that a sender shares with the owner, given the tweak of the sender's transaction.
 
-        The tweak is the sum of the keys of its inputs, times the hash of the inputs: 33 bytes (BIP-352 § Light
-        clients). The result is None if it is not a point of the curve.
+        The tweak, 33 bytes, is the sum of the inputs' keys, times the hash of the inputs (BIP-352 § Light clients). The
+        result is None if it is not a point on the curve.
         """
         return curve.shared_point(tweak, self._scan_key)
 
     def keys(self, secret: bytes, number: int) -> Iterator[tuple[bytes, Derived]]:
-        """Yield the x-only keys that a sender may give to its output with a number from 0, one for each address."""
+        """Yield the x-only keys that a sender may derive for output number `number`, from 0: one for each address."""
         if not self._points:
             self._points = [(label, curve.public_key(tweak)) for label, tweak in self._labels.tweaks.items()]
         tweak = _tagged(b"BIP0352/SharedSecret", secret + number.to_bytes(4, "big"))
@@ -222,12 +222,12 @@ class SilentScanner:
                 yield key[1:], Derived(label, tweak)
 
     def whole_tweak(self, derived: Derived) -> bytes | None:
-        """Return the tweak of a key of `keys` with that of its label; None if their sum is zero."""
+        """Return the sum of a derived key's tweak and its label's tweak, or None if it is zero."""
         label, tweak = derived
         return tweak if label is None else curve.private_sum(tweak, self._labels.tweaks[label])
 
     def find(self, inputs: Inputs) -> list[SilentOutput]:
-        """Return the outputs that pay the addresses, by ascending index.
+        """Return the outputs that pay the addresses, in ascending order of their indexes.
 
         It takes about 0.1 ms for a transaction that pays nothing, and up to 3 s for one with 2,323 payments.
         """
@@ -236,8 +236,8 @@ class SilentScanner:
     def find_with(self, others: Sequence[SilentScanner], inputs: Inputs) -> list[tuple[int, SilentOutput]]:
         """Return the outputs that pay the addresses of this scanner or of others with the same scan key.
 
-        A sender numbers the outputs to all addresses of one scan key together, whatever their spend keys are. A search
-        ends at the first number without an output, so scanners with the same scan key must search together.
+        A sender numbers the outputs to all addresses with one scan key consecutively, whatever their spend keys. A
+        search ends at the first number without an output, so scanners with the same scan key must search together.
 
         Args:
             others: The other scanners.
@@ -265,7 +265,7 @@ class SilentScanner:
         )
 
     def _joint_labels(self, others: tuple[SilentScanner, ...]) -> curve.LabelTable:
-        """Return the labels of several scanners as labels of this one. It is made once for the same scanners."""
+        """Return the labels of several scanners as labels of this one. The result is cached for the same scanners."""
         if self._joint is None or self._joint[0] != others:
             self._joint = (
                 others,
@@ -277,7 +277,7 @@ class SilentScanner:
 def find_by_tweak(
     scanners: Sequence[SilentScanner], secret: bytes, keys: Collection[bytes]
 ) -> Iterator[tuple[int, bytes, int | None, bytes]]:
-    """Yield the outputs that pay scanners of one scan key, in a transaction of which only the tweak is known.
+    """Yield the outputs that pay scanners with one scan key, in a transaction of which only the tweak is known.
 
     Args:
         scanners: The scanners.
@@ -285,7 +285,7 @@ def find_by_tweak(
         keys: The x-only keys of the transaction's taproot outputs.
 
     Yields:
-        Number of the scanner, and key, label and tweak of the output, as in `SilentOutput`.
+        The number of the scanner, and the key, label and tweak of the output, as in `SilentOutput`.
     """
     left = set(keys)
     for number in range(MAX_OUTPUTS):

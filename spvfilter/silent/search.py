@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, counted
 from spvfilter.kernel import silent_candidate
 from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import HEADER_SIZE
@@ -14,11 +14,11 @@ from spvfilter.silent.scanner import SilentOutput, SilentScanner, read_inputs
 
 _NULL_OUTPOINT = bytes(32) + b"\xff" * 4  # of a coinbase, which spends nothing
 Scripts = Sequence[bytes | None]
-"""The scriptPubKey that each input of a transaction spends, in order. None for a script that is not known."""
+"""The scriptPubKeys that the inputs of a transaction spend, in order, with None for each unknown script."""
 
 
 class Payment(NamedTuple):
-    """An output that pays an address of a scan key."""
+    """An output that pays an address with one of the scan keys."""
 
     scanner: int
     """Index of the scanner that found it, from 0."""
@@ -41,7 +41,7 @@ class Judged:
 def search_tx(raw: bytes, spent: Scripts | None, scanners: Sequence[SilentScanner]) -> Judged:
     """Search one transaction.
 
-    Raises FormatError for a malformed transaction, and if `spent` does not contain an item for each input.
+    Raises FormatError if the transaction is malformed, or if `spent` does not contain an item for each input.
     """
     judged = Judged()
     _judge(raw, 0, spent, scanners, judged)
@@ -51,13 +51,14 @@ def search_tx(raw: bytes, spent: Scripts | None, scanners: Sequence[SilentScanne
 def search_block(raw: bytes, spent: Sequence[Scripts] | None, scanners: Sequence[SilentScanner]) -> Judged:
     """Search a block. `spent` contains the scripts that each transaction after the coinbase spends.
 
-    Raises FormatError for a malformed block, and if `spent` does not fit the transactions and their inputs.
+    Raises FormatError if the block is malformed, or if `spent` does not match its transactions and their inputs.
     """
     judged = Judged()
     count, at = read_compact_size(raw, HEADER_SIZE, "transaction count")
     if spent is not None and len(spent) != max(0, count - 1):
         raise FormatError(
-            f"spent outputs of {len(spent)} transactions, but the block has {count - 1} after its coinbase",
+            f"expected the spent outputs of {counted(max(0, count - 1), 'transaction')} after the coinbase,"
+            f" not of {len(spent)}",
             offset=HEADER_SIZE,
             field="spent outputs",
         )
@@ -84,7 +85,7 @@ def _judge(raw: bytes, at: int, spent: Scripts | None, scanners: Sequence[Silent
 
 
 def groups_of(scanners: Sequence[SilentScanner]) -> list[list[int]]:
-    """Return the indexes of the scanners in groups with the same scan key."""
+    """Group the scanners by scan key, and return the indexes in each group."""
     groups: dict[bytes, list[int]] = {}
     for number, scanner in enumerate(scanners):
         groups.setdefault(scanner.scan_pubkey, []).append(number)

@@ -1,4 +1,4 @@
-"""The search for silent payments with the tweaks of a block's transactions, which a server computes (BIP-352)."""
+"""The search for silent payments by the tweaks of a block's transactions, which a server computes (BIP-352)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from spvfilter.silent.scanner import SilentOutput, SilentScanner, find_by_tweak
 from spvfilter.silent.search import Payment, groups_of
 
 MAX_TWEAKS = 9_009
-"""Largest number of tweaks of a block: a transaction with one input and one taproot output weighs 444 units."""
+"""Largest number of tweaks in a block: a transaction with one input and one taproot output weighs 444 units."""
 _P2TR = b"\x51\x20"
 _P2TR_SIZE = 34
 
 
 def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[bytes]:
-    """Return the scripts of the first outputs with which transactions with these tweaks may pay the addresses.
+    """Return the scripts of the first outputs that pay the addresses in any transaction with one of these tweaks.
 
-    If none of them is in a block, no transaction with these tweaks pays an address there. Raises FormatError if a tweak
-    is not a point of the curve.
+    If none of these scripts is in a block, no transaction with these tweaks pays an address there. Raises FormatError
+    if a tweak is not a point on the curve.
     """
     return [
         _P2TR + key
@@ -30,7 +30,7 @@ def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) ->
 
 
 def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[Payment]:
-    """Search a block with the tweaks of its transactions, in any order. Raises FormatError as `first_scripts` does."""
+    """Search a block by the tweaks of its transactions, in any order. Raises FormatError as `first_scripts` does."""
     outputs = [_taproot_keys(raw, span.outputs) for span in walk_block(raw)]
     holders: dict[bytes, list[int]] = {}
     for at, keys in enumerate(outputs):
@@ -54,7 +54,7 @@ def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequen
 
 def _shared(scanner: SilentScanner, tweak: bytes) -> bytes:
     if (secret := scanner.shared(tweak)) is None:
-        raise FormatError("it is not a point of the curve secp256k1", offset=0, field="tweak")
+        raise FormatError("it is not a point on the secp256k1 curve", offset=0, field="tweak")
     return secret
 
 

@@ -1,4 +1,4 @@
-"""Framing of P2P messages: functions that encode a message, and a decoder of a byte stream.
+"""Framing of P2P messages: a function that encodes a message, and a decoder for a stream of bytes.
 
 Each message is an envelope and a payload (Core protocol.h CMessageHeader):
 
@@ -37,7 +37,7 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
 
     Args:
         magic: The 4 magic bytes of the network, which begin each message.
-        command: Name of the message type, 1 to 12 printable ASCII characters.
+        command: Name of the message's type, 1 to 12 printable ASCII characters.
         payload: Payload, at most 4,000,000 bytes.
 
     Raises:
@@ -101,7 +101,7 @@ class Decoder:
         self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = deque()
         self._sound_size = 0  # bytes that the messages in `_sound` take in the stream
         self.broken: EnvelopeError | None = None
-        """The error that ended the stream for good; None while the stream can be decoded."""
+        """The error that ended the stream for good, or None while the stream can be decoded."""
         self.joins_filters: bool = False
         """True if `next_item` returns consecutive cfilter messages as one list."""
 
@@ -112,7 +112,7 @@ class Decoder:
 
     @property
     def next_command(self) -> str | None:
-        """Command of the next message. None if the message is incomplete or invalid, or while that is unknown."""
+        """Command of the next message, or None if the message is, or may still be, incomplete or invalid."""
         if not self._sound and (self._envelope is not None or not self._look()):
             return None
         command, _ = self._sound[0]
@@ -124,7 +124,7 @@ class Decoder:
             self._buffer += data
 
     def next_frame(self) -> Frame | None:
-        """Return the next message; None until it has arrived completely.
+        """Return the next message, or None until it has arrived completely.
 
         Raises EnvelopeError, as in Core (net.cpp V1Transport):
 
@@ -138,9 +138,9 @@ class Decoder:
     def next_item(self) -> Frame | Filters | None:
         """Return the next message as `next_frame` does, or a list with the filters of the next cfilter messages.
 
-        It returns a list only if `joins_filters` is True. The list contains (block hash, filter) for each of several
-        consecutive messages. They are valid and complete, carry basic filters, and take up to 64 KiB of the stream.
-        Raises EnvelopeError as `next_frame` does.
+        It returns a list only if `joins_filters` is True. The list contains the (block hash, filter) pair of each of
+        several consecutive messages. These are valid and complete, contain basic filters, and take up to 64 KiB of the
+        stream. Raises EnvelopeError as `next_frame` does.
         """
         if not self._sound:
             if self.broken is not None:
@@ -157,7 +157,7 @@ class Decoder:
         return first
 
     def _look(self) -> bool:
-        """Decode the valid messages at the start of the buffer; return True if there are such messages.
+        """Decode the valid messages at the start of the buffer, and return True if there are any.
 
         An incomplete or invalid message is left in the buffer: `_next` handles it.
         """
@@ -180,7 +180,7 @@ class Decoder:
         return size > 0
 
     def _next(self) -> Frame | None:
-        """Decode the next message: its envelope, then its payload; None until it is complete. Raises EnvelopeError."""
+        """Decode the next message, or return None until it is complete. Raises EnvelopeError."""
         if self._envelope is None:
             self._envelope = self._open()
             if self._envelope is None:
@@ -200,7 +200,7 @@ class Decoder:
         return Frame(command, payload)
 
     def _open(self) -> tuple[str | EnvelopeError, int, bytes] | None:
-        """Return the command, length and checksum of the next envelope; None until the envelope has arrived.
+        """Return the command, length and checksum of the next envelope, or None until the envelope has arrived.
 
         Instead of an invalid command it returns the EnvelopeError.
         """
@@ -226,7 +226,7 @@ class Decoder:
 
 @lru_cache(maxsize=64)
 def command_text(name: bytes) -> str | None:
-    """Return the command in a 12-byte field; None if the field is not valid.
+    """Return the command in a 12-byte field, or None if the field is not valid.
 
     A valid field has 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid).
     """

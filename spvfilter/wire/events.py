@@ -80,9 +80,9 @@ class Cause(StrEnum):
     Its slots for peers that want transactions may be full (Core `-inboundrelaypercent`).
     """
     NO_V2 = "no encrypted connection"
-    """The peer answered an encrypted connection without encryption, or closed it before its first byte.
+    """The peer answered an encrypted connection without encryption, or closed it before sending a byte.
 
-    It may be an older node, without BIP-324.
+    It may be an older node that lacks BIP-324.
     """
 
 
@@ -91,8 +91,8 @@ class Cause(StrEnum):
 class Settings:
     """Values that a session announces to its peer, and requirements that the peer must meet.
 
-    Times are in seconds of the session's clock; the defaults are Core's. Raises ParameterError for a value that a
-    version message cannot encode, and for a time that is not positive.
+    Times are in seconds of the session's clock; the defaults are Core's. Raises ParameterError if a version message
+    cannot encode a value, or if a time is not positive.
     """
 
     network: Network
@@ -118,7 +118,7 @@ class Settings:
     handshake_s: float = 60.0
     """Seconds that the handshake may take before the session ends."""
     ping_interval_s: float = 120.0
-    """Seconds between two pings that the session sends."""
+    """Seconds between the session's pings."""
     ping_timeout_s: float = 1_200.0
     """Seconds that the peer may take to answer a ping before the session ends."""
     pings_first: bool = False
@@ -168,7 +168,7 @@ class Received:
 @public
 @dataclass(frozen=True, slots=True)
 class ReceivedFilters:
-    """An event: consecutive cfilter messages with basic filters arrived. Only with `Settings.joins_filters`."""
+    """An event: consecutive cfilter messages with basic filters arrived. Only sent with `Settings.joins_filters`."""
 
     filters: tuple[tuple[bytes, bytes], ...]
     """The block hash (32 bytes, wire order) and the filter of each cfilter message."""
@@ -198,7 +198,7 @@ class SessionEnded:
     """The last event of a session: it has ended, and the caller closes the socket."""
 
     error: PeerError | None
-    """The error that ended the session; None if `Session.close` was called without an error."""
+    """The error that ended the session, or None if `Session.close` was called without an error."""
 
 
 SessionEvent = Ready | Received | ReceivedFilters | Fenced | Misbehaved | SessionEnded

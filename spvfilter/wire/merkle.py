@@ -1,6 +1,6 @@
-"""Merkle branches: the hashes that connect a leaf of a merkle tree with its root.
+"""Merkle branches: the hashes that connect a leaf of a merkle tree to its root.
 
-The last node of an odd level is paired with itself, as in the blocks of Bitcoin.
+The last node of an odd level is paired with itself, as in Bitcoin's blocks.
 """
 
 from __future__ import annotations

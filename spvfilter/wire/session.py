@@ -98,9 +98,9 @@ class Session:
         self.nonce: int = draw_nonce()
         """Nonce of the version message that this side sends (u64)."""
         self.ready: Ready | None = None
-        """The Ready event, which completed the handshake; None until then."""
+        """The Ready event, which completed the handshake, or None until then."""
         self.remote: Version | None = None
-        """The version message that the peer sent; None until it has arrived."""
+        """The version message that the peer sent, or None until it has arrived."""
         self._draw_nonce = draw_nonce
         self._own_nonces = own_nonces
         self._timestamp = timestamp
@@ -133,7 +133,7 @@ class Session:
         return not self._closed and self._stream.buffered < RECEIVE_BUFFER
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Pass the next bytes from the socket to the session. After the end of the session they are discarded.
+        """Pass the next bytes from the socket to the session. Once the session has ended, they are discarded.
 
         Raises ParameterError if `wants_data` is False.
         """
@@ -141,7 +141,7 @@ class Session:
             return
         if not self.wants_data:
             raise ParameterError(
-                f"{self._stream.buffered} received bytes have not been taken as events: take them first"
+                f"{self._stream.buffered} received bytes have not been taken as events: take the events first"
             )
         self._has_heard = self._has_heard or len(data) > 0
         self._stream.feed(data)
@@ -156,7 +156,7 @@ class Session:
         self._eof = True
 
     def events(self) -> Iterator[SessionEvent]:
-        """Yield the pending events in order, until no event is pending or `can_send` is False.
+        """Yield the pending events in order, until none is pending or `can_send` is False.
 
         SessionEnded is always the last event.
         """
@@ -164,7 +164,7 @@ class Session:
             yield event
 
     def next_event(self) -> SessionEvent | None:
-        """Return the next pending event; None if no event is pending or `can_send` is False."""
+        """Return the next pending event, or None if none is pending or `can_send` is False."""
         if self._last is not None:
             event, self._last = self._last, None
             return event
@@ -185,7 +185,7 @@ class Session:
         return None
 
     def more_events(self) -> list[SessionEvent]:
-        """Return up to 50 pending events that may be processed together with the last event, a Received.
+        """Return up to 50 pending events that may be processed together with the previous event, which was a Received.
 
         The list ends before a message that the session answers itself, so it answers a ping only after the caller has
         answered all these events.
@@ -203,7 +203,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """Number of bytes that are waiting to be sent: `data_to_send` would return them."""
+        """Number of bytes waiting to be sent, which `data_to_send` would return."""
         return len(self._stream.outgoing)
 
     @property
@@ -219,14 +219,14 @@ class Session:
         return data
 
     def prompt(self) -> None:
-        """Send bytes that a node ignores but a server of another protocol answers, which reveals the protocol.
+        """Send bytes that a node ignores but a server for another protocol answers, revealing that protocol.
 
         Call this if the peer has sent nothing for a few seconds.
         """
         self._stream.prompt()
 
     def send(self, message: Message) -> None:
-        """Add a message to the bytes that wait to be sent. After the end of the session it is discarded.
+        """Add a message to the bytes waiting to be sent. Once the session has ended, it is discarded.
 
         Raises ParameterError before the handshake is complete, and if more than 16 MB would wait to be sent.
         """
@@ -246,9 +246,9 @@ class Session:
         return self._ping(now, fence=True)
 
     def close(self, error: PeerError | None = None) -> None:
-        """End the session. The SessionEnded event then has the given error, or None.
+        """End the session with an error, or without one. The SessionEnded event contains it.
 
-        Received bytes whose events were not taken are discarded.
+        Received bytes whose events have not been taken are discarded.
         """
         if not self._closed:
             self._last = self._end(error)
@@ -257,7 +257,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """Time at which the caller must call `tick` (seconds of the session's clock); None after the session's end."""
+        """Time at which the caller must call `tick` (seconds of the session's clock), or None after the session."""
         if self._closed:
             return None
         if self.ready is None:
@@ -307,7 +307,7 @@ class Session:
         return nonce
 
     def _forgive_pings(self) -> None:
-        """The peer answers without a nonce: wait for no pong but those of fences (Core net_processing.cpp, PONG)."""
+        """Await only the pongs of fences: the peer answers without a nonce (Core net_processing.cpp, PONG)."""
         self._pings = {nonce: (sent, fence) for nonce, (sent, fence) in self._pings.items() if fence}
 
     def _send_version(self) -> None:
@@ -355,7 +355,7 @@ class Session:
         logger.debug("redundant %s message ignored", frame.command)
 
     def _take(self, frame: Frame) -> SessionEvent | None:
-        """Process one message and return its event; None if it leads to no event."""
+        """Process one message and return its event, or None if it leads to no event."""
         try:
             if self.ready is not None:
                 return self._converse(frame)
@@ -422,7 +422,7 @@ class Session:
         return self.ready
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
-        """Process a message after the handshake and return its event; None if it leads to no event."""
+        """Process a message after the handshake and return its event, or None if it leads to no event."""
         message = parse_message(*frame)
         if self._stream.joins_filters and isinstance(message, CFilter) and message.filter_type == BASIC_FILTER_TYPE:
             return ReceivedFilters(((message.block_hash, message.data),))

@@ -1,4 +1,4 @@
-"""Message streams of a session: the interface, the unencrypted stream, and detecting an encrypted one."""
+"""Message streams of a session: their interface, the unencrypted stream, and the detection of encrypted ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROMPT = "crlf", b"\r\n\r\n"
 
 @public
 class MessageStream(Protocol):
-    """The interface of the two-way message streams that `Session` uses, such as `V2Stream`."""
+    """The interface of the two-way message streams that a `Session` uses, such as `V2Stream`."""
 
     joins_filters: bool
     """True if `next_item` returns consecutive cfilter messages as one list."""
@@ -31,15 +31,15 @@ class MessageStream(Protocol):
 
     @property
     def outgoing(self) -> bytearray:
-        """Bytes to write to the socket. The caller removes the bytes that it takes."""
+        """Bytes to write to the socket. The caller removes what it has taken."""
 
     @property
     def broken(self) -> EnvelopeError | None:
-        """The error that ended the stream for good; None while the stream can be decoded."""
+        """The error that ended the stream for good, or None while the stream can be decoded."""
 
     @property
     def buffered(self) -> int:
-        """Number of bytes that the stream received but has not yet returned in messages."""
+        """Number of bytes that the stream has received but not yet returned in messages."""
 
     @property
     def is_established(self) -> bool:
@@ -47,23 +47,23 @@ class MessageStream(Protocol):
 
     @property
     def other_protocol(self) -> str | None:
-        """Text that names another protocol that the peer seems to speak; None if there is no sign of one."""
+        """Text that names another protocol that the peer seems to speak, or None if there is no sign of one."""
 
     @property
     def next_command(self) -> str | None:
-        """Command of the next message. None if the message is incomplete or invalid, or while that is unknown."""
+        """Command of the next message, or None if the message is, or may still be, incomplete or invalid."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream. After an error that ended the stream they are discarded."""
 
     def next_item(self) -> Frame | Filters | None:
-        """Return the next message, or a list of joined filters; None until it has arrived. Raises EnvelopeError."""
+        """Return the next message or a list of joined filters, or None until it has arrived. Raises EnvelopeError."""
 
     def send(self, command: str, payload: bytes) -> None:
         """Add a message to `outgoing`. Raises ParameterError as `encode_message` does."""
 
     def prompt(self) -> None:
-        """Add bytes to `outgoing` that a node ignores, and that a server of another protocol answers."""
+        """Add bytes to `outgoing` that a node ignores but a server for another protocol answers."""
 
     def close(self) -> None:
         """Discard all received bytes. The stream ignores any that arrive later."""
@@ -124,7 +124,7 @@ class UndecidedStream:
         self._first += data
 
     def decided(self) -> V1Stream | V2Stream | None:
-        """Return a stream of the kind that the first bytes show, with these bytes; None if more bytes are needed."""
+        """Return a stream of the kind that the first bytes indicate, fed with them, or None if there are too few."""
         start = self._magic + b"version".ljust(COMMAND_SIZE, b"\0")
         made: V1Stream | V2Stream
         if not start.startswith(self._first[: len(start)]):

@@ -21,21 +21,21 @@ class Transport(StrEnum):
 
 @public
 class V2Policy(StrEnum):
-    """When a client encrypts its connections (BIP-324)."""
+    """Whether a client encrypts its connections (BIP-324)."""
 
     PREFER = "prefer"
     """Try encryption with peers that offer it and with peers that the user named.
 
-    If such a peer closes the connection before its first byte, the client connects again without encryption.
+    If such a peer closes the connection before sending a byte, the client connects again without encryption.
     """
     REQUIRE = "require"
-    """Encrypt every connection. Peers without encryption are not used."""
+    """Encrypt every connection. Peers that do not support encryption are not used."""
     OFF = "off"
     """Never encrypt."""
 
 
 def is_installed() -> bool:
-    """Return True if both packages of the extra `bip324` can be imported."""
+    """Return True if both packages of the `bip324` extra can be imported."""
     try:
         import_module("btclib_secp256k1.ellswift")
         import_module("cryptography.hazmat.primitives.ciphers.aead")
@@ -45,6 +45,6 @@ def is_installed() -> bool:
 
 
 def check_installed(option: str) -> None:
-    """Raise ParameterError, with the name of the extra to install, if `option` needs packages that are missing."""
+    """Raise ParameterError, naming the extra to install, if packages that `option` needs are missing."""
     if not is_installed():
         raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography; {remedy('bip324')}")

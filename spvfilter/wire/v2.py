@@ -13,13 +13,13 @@ A packet is encrypted (ChaCha20 and ChaCha20-Poly1305). Both ciphers change thei
 
 | bytes | field |
 |---|---|
-| 3 | length of the contents, u24 LE, encrypted by itself |
+| 3 | length of the contents, u24 LE, encrypted separately |
 | 1 | header: 0x80 marks a decoy, which the receiver ignores |
 | length | contents: the id of the command (1 byte), or 0 and the command (12 bytes); then the payload |
 | 16 | tag, which proves that nobody changed the packet |
 
-The sender's first packet also authenticates the sender's garbage. The encryption hides messages from a passive
-listener. It does not show who the peer is.
+The sender's first packet also authenticates the sender's garbage. The encryption hides messages from passive listeners,
+but does not authenticate the peer.
 """
 
 from __future__ import annotations
@@ -95,18 +95,18 @@ class Keys:
             Role.OUTBOUND: expand(b"initiator_L"),
             Role.INBOUND: expand(b"responder_L"),
         }
-        """Key of the length cipher, by the side that sends."""
+        """Key of the length cipher, by the sending side."""
         self.packets: dict[Role, bytes] = {
             Role.OUTBOUND: expand(b"initiator_P"),
             Role.INBOUND: expand(b"responder_P"),
         }
-        """Key of the packet cipher, by the side that sends."""
+        """Key of the packet cipher, by the sending side."""
         terminators = expand(b"garbage_terminators")
         self.terminators: dict[Role, bytes] = {
             Role.OUTBOUND: terminators[:TERMINATOR_SIZE],
             Role.INBOUND: terminators[TERMINATOR_SIZE:],
         }
-        """Garbage terminator, by the side that sends."""
+        """Garbage terminator, by the sending side."""
         self.session_id: bytes = expand(b"session_id")
         """Id of the connection, the same on both sides. Users can compare it to detect an attacker in the middle."""
 
@@ -138,7 +138,7 @@ class PacketEncoder:
         self._ciphers = packet_ciphers(keys.packets[sender])
 
     def encode(self, contents: bytes, authenticated: bytes = b"", *, is_decoy: bool = False) -> bytes:
-        """Return the next packet. It also authenticates the bytes `authenticated`, without containing them."""
+        """Return the next packet. It also authenticates the bytes in `authenticated` without containing them."""
         length = len(contents) ^ next(self._masks)
         cipher, nonce = next(self._ciphers)
         header = bytes((_DECOY if is_decoy else 0,))
@@ -157,7 +157,7 @@ class _Awaited(Enum):
 class V2Stream:
     """An encrypted stream of messages (BIP-324) in both directions. Pass it to `Session` for an encrypted connection.
 
-    It needs the extra `bip324`. The stream ends with the first byte that was changed, lost or moved.
+    It needs the `bip324` extra. The first byte that was changed, lost or moved ends the stream.
 
     Args:
         magic: The 4 magic bytes of the network.
@@ -180,13 +180,13 @@ class V2Stream:
         self.outgoing: bytearray = bytearray()
         """Bytes to write to the socket. The caller removes what it has taken."""
         self.broken: EnvelopeError | None = None
-        """The error that ended the stream for good; None while the stream can be decoded."""
+        """The error that ended the stream for good, or None while the stream can be decoded."""
         self.joins_filters: bool = False
         """True if `next_item` returns consecutive cfilter messages as one list."""
         self.session_id: bytes | None = None
-        """Id of the connection, 32 bytes; None before the key exchange. It is the same on both sides."""
+        """Id of the connection, 32 bytes, or None before the key exchange. It is the same on both sides."""
         self.is_established: bool = False
-        """True once the peer's version packet has arrived: the peer has the keys."""
+        """True once the peer's version packet has arrived, which proves that the peer has the keys."""
         self._magic = bytes(magic)
         self._role = role
         self._limits = limits or {}
@@ -217,19 +217,19 @@ class V2Stream:
 
     @property
     def buffered(self) -> int:
-        """Number of bytes that the stream received but has not yet returned in messages."""
+        """Number of bytes that the stream has received but not yet returned in messages."""
         decrypted = self._items_size if self._items else 0
         return len(self._buffer) + decrypted + (LENGTH_SIZE if self._size is not None else 0)
 
     @property
     def other_protocol(self) -> str | None:
-        """Text that names the protocol of the peer's first bytes, until the peer has proved that it has the keys."""
+        """Text that names the protocol of the peer's first bytes, or None once the peer has proved to have the keys."""
         return known_protocol(self._first[:4], self._magic)
 
     # Sending
 
     def prompt(self) -> None:
-        """Add a line end to the garbage, so that a server of another protocol answers."""
+        """Add a line end to the garbage, so that a server for another protocol answers."""
         line_end = b"\r\n\r\n"
         if self._awaited is _Awaited.KEY and len(self._garbage) + len(line_end) <= MAX_GARBAGE:
             sent = self._garbage_sent
@@ -243,7 +243,7 @@ class V2Stream:
         self._garbage_sent = len(self._garbage)
 
     def send(self, command: str, payload: bytes) -> None:
-        """Add a message to `outgoing`. Until the keys are exchanged, it waits.
+        """Add a message to `outgoing`, where it goes only after the key exchange.
 
         Raises ParameterError as `encode_message` does.
         """
@@ -273,14 +273,14 @@ class V2Stream:
 
     @property
     def next_command(self) -> str | None:
-        """Command of the next message; None if that message is incomplete or invalid."""
+        """Command of the next message, or None if that message is incomplete or invalid."""
         if not self._items:
             self._decrypt()
         item = self._items[0] if self._items else None
         return item.command if isinstance(item, Frame) else "cfilter" if isinstance(item, list) else None
 
     def next_item(self) -> Frame | Filters | None:
-        """Return the next message, or a list with the filters of the next cfilter messages; None until it has arrived.
+        """Return the next message or a list of filters from the next cfilter messages, or None until it has arrived.
 
         It returns a list only if `joins_filters` is True. Raises EnvelopeError:
 
@@ -299,7 +299,7 @@ class V2Stream:
         return None
 
     def _shake_hands(self) -> None:
-        """Take the peer's key, its garbage and the terminator from the buffer, if they have arrived."""
+        """Take the peer's key, its garbage and the terminator from the buffer once they have arrived."""
         if self._role is Role.OUTBOUND and self._first[:4] == self._magic:
             self._break(str(self.other_protocol), "transport")
         elif self._role is Role.OUTBOUND and is_signature(self._first[:4]):
@@ -314,7 +314,7 @@ class V2Stream:
             del self._buffer[: end + TERMINATOR_SIZE]
             self._awaited = _Awaited.PACKETS
         elif len(self._buffer) >= MAX_GARBAGE + TERMINATOR_SIZE:
-            fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: the peer is not a node with BIP-324"
+            fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: the peer does not support BIP-324"
             self._break(self.other_protocol or fault, "garbage")
         else:
             self._searched = max(0, len(self._buffer) - TERMINATOR_SIZE + 1)
@@ -343,7 +343,7 @@ class V2Stream:
     def _decrypt(self) -> None:
         """Decrypt the next packets of the buffer, and put their messages into `_items`.
 
-        It takes about 64 KiB, or more if these contain only decoys.
+        It decrypts about 64 KiB, or more if these contain only decoys.
         """
         if self.broken is not None or self._awaited is not _Awaited.PACKETS:
             return
@@ -355,7 +355,7 @@ class V2Stream:
         self._items_size, self._joined = at, None
 
     def _decrypt_from(self, packets: memoryview) -> int:
-        """Decrypt packets of a buffer as `_decrypt` does. Returns the number of bytes taken from it."""
+        """Decrypt packets in a buffer as `_decrypt` does, and return the number of bytes taken from it."""
         at, end, size = 0, len(packets), self._size
         masks, each_cipher = self._masks, self._ciphers
         while (at < _AT_ONCE or not self._items) and self.broken is None:
@@ -373,7 +373,7 @@ class V2Stream:
             try:
                 plain = cipher.decrypt(nonce, packets[at : at + size], self._authenticated)
             except exceptions.InvalidTag:
-                self._break("packet with a wrong tag: a byte of the stream was changed, or is missing", "tag")
+                self._break("packet with a wrong tag: a byte of the stream was changed or is missing", "tag")
                 break
             at += size
             size = self._authenticated = None
@@ -398,7 +398,7 @@ class V2Stream:
         return self.broken is None
 
     def _take(self, plain: bytes) -> None:
-        """Put the message of a decrypted packet into `_items`, or the error in it."""
+        """Put the message in a decrypted packet, or the error in it, into `_items`."""
         if self.joins_filters and (found := _filter_in(plain)) is not None:
             if self._joined is None:
                 self._joined = []
@@ -428,7 +428,7 @@ class V2Stream:
 
 
 def _create_key(draw_bytes: Callable[[int], bytes]) -> tuple[bytes, bytes]:
-    """Return a private key, and its public key in the ElligatorSwift encoding."""
+    """Create a private key, and return it with its public key in the ElligatorSwift encoding."""
     while True:
         private_key = draw_bytes(32)
         try:
@@ -438,7 +438,7 @@ def _create_key(draw_bytes: Callable[[int], bytes]) -> tuple[bytes, bytes]:
 
 
 def _filter_in(plain: bytes) -> tuple[bytes, bytes] | None:
-    """Return the block hash and the filter of a decrypted packet; None if it isn't a valid cfilter message."""
+    """Return the block hash and the filter of a decrypted packet, or None if it isn't a valid cfilter message."""
     at = 3 + HASH_SIZE  # header, id and type of the filter come first
     if len(plain) <= at or plain[1] != _CFILTER or plain[2] != BASIC_FILTER_TYPE:
         return None

@@ -1,4 +1,4 @@
-"""Name the protocol of a peer that is not a node of the expected network, from the first four bytes that it sends."""
+"""Recognize, from its first four bytes, the protocol of a peer that is not a node of the expected network."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def is_signature(first: bytes) -> bool:
 
 
 def wrong_protocol(first: bytes, magic: bytes) -> str:
-    """Describe the first four bytes of a stream, which differ from the `magic` of the network."""
+    """Describe the first four bytes of a stream if they differ from the network's `magic`."""
     return known_protocol(first, magic) or _difference(first, magic)
 
 
 def known_protocol(first: bytes, magic: bytes) -> str | None:
-    """Return a text that names the protocol of the first four bytes of a stream; None if it is unknown.
+    """Return a text that names the protocol of a stream's first four bytes, or None if the protocol is unknown.
 
-    The stream was expected to be a connection of the network with this `magic`, encrypted or not.
+    The stream was expected to be a connection to the network with this `magic`, encrypted or not.
     """
     if first == magic:
         return "answered without encryption, although it received a key for an encrypted connection (BIP-324)"

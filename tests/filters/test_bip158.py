@@ -139,7 +139,7 @@ def test_a_filter_has_paid_and_spent_scripts() -> None:
 
 @pytest.mark.parametrize("scripts", [[], [SPENT, SPENT]])
 def test_a_wrong_number_of_spent_scripts_is_refused(scripts: list[bytes]) -> None:
-    with pytest.raises(ParameterError, match=f"spends 1 outputs, but prevout_scripts has {len(scripts)} scripts"):
+    with pytest.raises(ParameterError, match=f"spends 1 output, but prevout_scripts contains {len(scripts)} scripts"):
         BasicFilter.build(BLOCK, scripts)
 
 

@@ -108,7 +108,7 @@ def test_invalid_text_is_refused() -> None:
         with pytest.raises(FormatError):
             Bip37Filter.parse(text)
     for wrong in (message[:-1], message + b"\x00"):
-        with pytest.raises(FormatError, match="not one whole message"):
+        with pytest.raises(FormatError, match="expected exactly one whole message"):
             Bip37Filter.parse(wrong.hex())
     with pytest.raises(EnvelopeError, match="checksum"):
         Bip37Filter.parse((message[:-1] + bytes((message[-1] ^ 1,))).hex())

@@ -176,8 +176,8 @@ def test_keys_and_labels_out_of_range_are_refused() -> None:
     for scan_key, spend_key, labels, message in (
         (SCAN[1:], spend, [], "expected a 32-byte scan key"),
         (SCAN, spend[1:], [], "compressed 33-byte spend key"),
-        (bytes(32), spend, [], "scan key is zero"),
-        (SCAN, b"\x02" + b"\xff" * 32, [], "not a point of the curve"),
+        (bytes(32), spend, [], "scan key must be above zero"),
+        (SCAN, b"\x02" + b"\xff" * 32, [], "not a point on the secp256k1 curve"),
         (SCAN, spend, [-1], "a label must be a number from 0"),
         (SCAN, spend, [1 << 32], "a label must be a number from 0"),
         (SCAN, spend, range(100_001), "at most 100,000 labels"),

@@ -70,7 +70,7 @@ def test_a_tweak_off_the_curve_is_refused(tweak: bytes) -> None:
     raw, _ = payment([MINE.address()])
     (block,) = build.chain_of([[raw]], bytes(32), 1)
     for search in (lambda: first_scripts([tweak], SCANNERS), lambda: search_block_by_tweaks(block, [tweak], SCANNERS)):
-        with pytest.raises(FormatError, match="not a point of the curve"):
+        with pytest.raises(FormatError, match="not a point on the secp256k1 curve"):
             search()
 
 

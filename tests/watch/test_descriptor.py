@@ -538,7 +538,7 @@ CAUSES = [
     (f"pkh({KEY}/0)", "a path after a public key in hex"),
     (f"pkh({KEY}0)", "a key of 67 hex digits, expected 66"),
     (f"pkh(05{KEY[2:]})", "must start with 02 or 03, not 05"),
-    (f"pkh(02{'0' * 64})", "not a point of the curve"),
+    (f"pkh(02{'0' * 64})", "not a point on the secp256k1 curve"),
     (f"pkh({HYBRID})", "character 5: a hybrid key (it starts with 06)"),
     (f"wpkh(04{HYBRID[2:]})", "character 6: an uncompressed key in segwit"),
     (f"tr(04{HYBRID[2:]})", "character 4: an uncompressed key in tr()"),

@@ -234,7 +234,7 @@ def _hex_key(at: int, raw: bytes, digits: int, purpose: KeyPlace, reading: Readi
         if first != 4:
             reading.refuse(fault(at, f"a hybrid key (it starts with {first:02x}): write it in its compressed form"))
     if not _is_point(raw):
-        raise fault(at, "the public key is not a point of the curve secp256k1: copy it from the wallet again")
+        raise fault(at, "the public key is not a point on the secp256k1 curve: copy it from the wallet again")
     used = raw[1:] if in_taproot else raw
     return Key(at, len(used), 1, False, lambda path: lambda indexes: [used] * len(indexes), hash160(raw)[:4])
 

@@ -161,7 +161,7 @@ def _checked_scan_key(key: bytes, at: int) -> bytes:
     try:
         curve.public_key(key)
     except ValueError:
-        raise fault(at, "the private scan key is zero or not below the order of the curve secp256k1") from None
+        raise fault(at, "the private scan key is zero or not below the order of the secp256k1 curve") from None
     return key
 
 

@@ -61,7 +61,7 @@ _SIZES: dict[int, int] = {
 class PeerAddress:
     """The address of a node, as the messages addr and addrv2 carry it.
 
-    Raises ParameterError for a value that has no encoding, and for an address whose size is wrong for its network.
+    Raises ParameterError if a value has no encoding, or if the size of an address is wrong for its network.
     """
 
     time: int
@@ -85,7 +85,7 @@ class PeerAddress:
 
     @property
     def host(self) -> str | None:
-        """The address as text; None if it must be ignored.
+        """The address as text, or None if it must be ignored.
 
         It must be ignored in these cases:
 
@@ -112,14 +112,14 @@ class PeerAddress:
 
 
 def _misfit(net: int, size: int) -> str | None:
-    """Return a text that says why an address of `size` bytes is invalid; None if it is valid.
+    """Return why an address of `size` bytes is invalid, or None if it is valid.
 
-    A known network fixes the size; an unknown network has at most 512 bytes (BIP-155).
+    A known network fixes the size; addresses of unknown networks are at most 512 bytes long (BIP-155).
     """
     if size > MAX_ADDRESS_SIZE:
         return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
     wanted = _SIZES.get(net)
-    return None if wanted in (None, size) else f"{size} bytes, but {NetId(net).name} takes {wanted}"
+    return None if wanted in (None, size) else f"{size} bytes, but {NetId(net).name} addresses are {wanted} bytes long"
 
 
 def _base32(raw: bytes) -> str:
@@ -149,13 +149,13 @@ class Addr:
         check_most(self.addresses, MAX_ADDRESSES, "addresses")
         for entry in self.addresses:
             if entry.net not in (NetId.IPV4, NetId.IPV6):
-                raise ParameterError(f"an addr message holds IPv4 and IPv6 addresses, not those of network {entry.net}")
+                raise ParameterError(f"an addr message can list only IPv4 and IPv6 addresses, not network {entry.net}")
             if entry.net == NetId.IPV6 and entry.address.startswith(_IPV4_MAPPED):
-                raise ParameterError("an IPv4 address must have network IPV4, not be embedded in IPv6")
+                raise ParameterError("an IPv4 address must have the network IPV4, not be embedded in IPv6")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of an addr message. Raises FormatError for a malformed payload."""
+        """Parse the payload of an addr message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         entries = []
         for _ in range(reader.count("address count", MAX_ADDRESSES, _ADDR_ENTRY)):
@@ -206,7 +206,7 @@ class AddrV2:
     def parse(cls, payload: bytes) -> Self:
         """Parse the payload of an addrv2 message.
 
-        Raises FormatError for a malformed payload. An address whose size is wrong for its network is malformed
+        Raises FormatError if it is malformed. An address whose size is wrong for its network is malformed
         (BIP-155).
         """
         reader = PayloadReader(payload)

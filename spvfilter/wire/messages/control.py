@@ -62,8 +62,8 @@ class Version:
     | 4 | start height i32 LE |
     | 0 or 1 | relay u8 (BIP-37): 0 for False; True if the byte is absent |
 
-    Further bytes, which later protocol versions may append, are ignored, as in Core. The constructor raises
-    ParameterError for values that have no encoding.
+    Additional bytes, which later protocol versions may append, are ignored, as in Core. The constructor raises
+    ParameterError if a value has no encoding.
     """
 
     version: int
@@ -75,7 +75,7 @@ class Version:
     nonce: int
     """Random number that lets a node recognize a connection to itself (u64)."""
     user_agent: bytes
-    """User agent of the sender, at most 256 bytes (BIP-14). It is not escaped: to print it, use `agent`."""
+    """User agent of the sender, at most 256 bytes (BIP-14), not escaped. Use `agent` to print it."""
     start_height: int
     """Height of the sender's best chain (i32)."""
     relay: bool = True
@@ -102,7 +102,7 @@ class Version:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a version message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a version message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         return cls(
             version=reader.sint(4, "version"),
@@ -165,7 +165,7 @@ class SendHeaders(Empty):
 @public
 @dataclass(frozen=True, slots=True)
 class SendCmpct:
-    """A message that says how the peer may announce new blocks as compact blocks (BIP-152).
+    """A message that tells the peer how it may announce new blocks as compact blocks (BIP-152).
 
     | bytes | field |
     |---|---|
@@ -174,7 +174,7 @@ class SendCmpct:
     """
 
     announce: bool
-    """True if the peer may announce a new block by a cmpctblock message immediately."""
+    """True if the peer may announce a new block immediately, by a cmpctblock message."""
     version: int
     """Version of compact blocks that the sender supports (u64)."""
 
@@ -183,7 +183,7 @@ class SendCmpct:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a sendcmpct message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a sendcmpct message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         announce = reader.uint(1, "announce")
         if announce > 1:
@@ -214,7 +214,7 @@ class FeeFilter:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a feefilter message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a feefilter message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         feerate = reader.sint(8, "feerate")
         reader.finish("feefilter")
@@ -236,7 +236,7 @@ class _Nonce:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a ping or pong message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a ping or pong message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         nonce = reader.uint(8, "nonce")
         reader.finish("nonce")
@@ -290,7 +290,7 @@ class Reject:
     reason: bytes
     """Text of the reason for the rejection, at most 1,000 bytes. Escape it before you print it."""
     data: bytes = b""
-    """Hash of the rejected transaction or block, 32 bytes; empty if the reject message has no hash."""
+    """Hash of the rejected transaction or block, 32 bytes, or empty if the message contains no hash."""
 
     def __post_init__(self) -> None:
         check_most(self.message, MAX_COMMAND_NAME_SIZE, "message")
@@ -301,7 +301,7 @@ class Reject:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a reject message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a reject message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         message = reader.var_bytes("message", MAX_COMMAND_NAME_SIZE)
         code = reader.uint(1, "code")

@@ -20,10 +20,10 @@ class PayloadReader(Reader):
     __slots__ = ()
 
     def count(self, field: str, most: int, least: int) -> int:
-        """Read a CompactSize and return it: the number of items that follow.
+        """Read and return a CompactSize that gives the number of items that follow.
 
-        Raises FormatError for more than `most` items, or if the rest of the payload is too short for that many items of
-        `least` bytes.
+        Raises FormatError if there are more than `most` items, or if the rest of the payload is too short for that many
+        items of `least` bytes.
         """
         at = self.at
         count = self.compact_size(field)
@@ -38,7 +38,7 @@ class PayloadReader(Reader):
         return count
 
     def var_bytes(self, field: str, most: int) -> bytes:
-        """Read a CompactSize length of at most `most`, then return as many bytes.
+        """Read a CompactSize length of at most `most`, then return that many bytes.
 
         Raises FormatError if the length is larger, or if the payload ends too early.
         """
@@ -49,7 +49,7 @@ class PayloadReader(Reader):
         return self.take(HASH_SIZE, field)
 
     def hashes(self, field: str, most: int) -> tuple[bytes, ...]:
-        """Read a CompactSize count of at most `most`, then return as many 32-byte hashes.
+        """Read a CompactSize count of at most `most`, then return that many 32-byte hashes.
 
         Raises FormatError if the count is larger, or if the payload ends too early.
         """
@@ -64,7 +64,7 @@ class PayloadReader(Reader):
         return int.from_bytes(self.take(size, field), "little", signed=True)
 
     def number(self, field: str) -> int:
-        """Read and return a CompactSize that is a number and not a length: any u64.
+        """Read and return a CompactSize that is a number, not a length: any u64.
 
         Raises FormatError if the number is not in its shortest form, or if the payload ends too early.
         """
@@ -80,37 +80,37 @@ class PayloadReader(Reader):
 
 
 def check_uint(value: int, size: int, field: str) -> None:
-    """Raise ParameterError, which names the `field`, unless `value` fits in an unsigned number of `size` bytes."""
+    """Raise ParameterError, naming the `field`, unless `value` fits into an unsigned number of `size` bytes."""
     if not 0 <= value < 1 << 8 * size:
         raise ParameterError(f"{field} is not a u{8 * size}: {value}")
 
 
 def check_int(value: int, size: int, field: str) -> None:
-    """Raise ParameterError, which names the `field`, unless `value` fits in a signed number of `size` bytes."""
+    """Raise ParameterError, naming the `field`, unless `value` fits into a signed number of `size` bytes."""
     if not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
         raise ParameterError(f"{field} is not an i{8 * size}: {value}")
 
 
 def check_size(data: bytes, size: int, field: str) -> None:
-    """Raise ParameterError, which names the `field`, unless `data` has `size` bytes."""
+    """Raise ParameterError, naming the `field`, unless `data` is `size` bytes long."""
     if len(data) != size:
         raise ParameterError(f"{field} must be {size} bytes long, not {len(data)}")
 
 
 def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
-    """Raise ParameterError, which names the `field`, unless each of `pieces` has `size` bytes."""
+    """Raise ParameterError, naming the `field`, unless each of `pieces` is `size` bytes long."""
     if others := set(map(len, pieces)) - {size}:
         raise ParameterError(f"{field}: each must be {size} bytes long, not {min(others)}")
 
 
 def check_most(items: Sequence[object], most: int, field: str) -> None:
-    """Raise ParameterError, which names the `field`, if `items` has more than `most` items or bytes."""
+    """Raise ParameterError, naming the `field`, if `items` contains more than `most` items or bytes."""
     if len(items) > most:
         raise ParameterError(f"{field}: at most {most}, not {len(items)}")
 
 
 def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
-    """Raise ParameterError for more than `most` hashes, or for a hash that is not 32 bytes long."""
+    """Raise ParameterError if there are more than `most` hashes, or if a hash is not 32 bytes long."""
     check_most(hashes, most, field)
     check_each(hashes, HASH_SIZE, field)
 

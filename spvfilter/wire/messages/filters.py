@@ -62,18 +62,18 @@ class FilterLoad:
     tweak: int
     """Number that the filter adds to the seed of each hash function (u32)."""
     flags: int
-    """Number that says how the peer updates the filter, as listed in BIP-37 (u8)."""
+    """Number that tells the peer how to update the filter, as listed in BIP-37 (u8)."""
 
     def __post_init__(self) -> None:
         check_most(self.data, MAX_FILTER_SIZE, "filter")
         if not 0 <= self.hash_funcs <= MAX_HASH_FUNCS:
-            raise ParameterError(f"at most {MAX_HASH_FUNCS} hash functions, not {self.hash_funcs}")
+            raise ParameterError(f"hash_funcs must be at most {MAX_HASH_FUNCS}, not {self.hash_funcs}")
         check_uint(self.tweak, 4, "tweak")
         check_uint(self.flags, 1, "flags")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a filterload message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a filterload message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("filter", MAX_FILTER_SIZE)
         at = reader.at
@@ -109,7 +109,7 @@ class FilterAdd:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a filteradd message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a filteradd message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("element", MAX_ELEMENT_SIZE)
         reader.finish("filteradd")
@@ -146,7 +146,7 @@ class _Range:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a getcfilters or getcfheaders message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a getcfilters or getcfheaders message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         start_height = reader.uint(4, "start height")
@@ -216,7 +216,7 @@ class CFilter:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a cfilter message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a cfilter message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         block_hash = reader.hash("block hash")
@@ -264,7 +264,7 @@ class CFHeaders:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a cfheaders message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a cfheaders message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -299,7 +299,7 @@ class GetCFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a getcfcheckpt message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a getcfcheckpt message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -342,7 +342,7 @@ class CFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a cfcheckpt message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a cfcheckpt message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")

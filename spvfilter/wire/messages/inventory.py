@@ -101,7 +101,7 @@ class _Inventory:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of an inv, getdata or notfound message. Raises FormatError for a malformed payload."""
+        """Parse the payload of an inv, getdata or notfound message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         items = reader.take(_ITEM.size * reader.count("inventory count", MAX_INVENTORY, _ITEM.size), "inventory")
         reader.finish("inventory")
@@ -152,7 +152,7 @@ class _Locate:
     """Base class of the messages getheaders and getblocks."""
 
     locator: tuple[bytes, ...]
-    """Hashes of blocks that the sender has, newest first, at most 101, 32 bytes each."""
+    """Hashes of at most 101 blocks that the sender has, newest first, 32 bytes each."""
     stop_hash: bytes = bytes(HASH_SIZE)
     """Hash of the last block to send, 32 bytes. Zeros ask for as many blocks as fit in one message."""
     version: int = 70016
@@ -165,7 +165,7 @@ class _Locate:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the payload of a getheaders or getblocks message. Raises FormatError for a malformed payload."""
+        """Parse the payload of a getheaders or getblocks message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         version = reader.uint(4, "version")
         locator = reader.hashes("locator", MAX_LOCATOR)
@@ -231,7 +231,7 @@ class Headers:
     def parse(cls, payload: bytes) -> Self:
         """Parse the payload of a headers message.
 
-        Raises FormatError for a malformed payload. A header with a transaction count other than zero is malformed.
+        Raises FormatError if it is malformed. A header with a transaction count other than zero is malformed.
         """
         reader = PayloadReader(payload)
         count = reader.count("header count", MAX_HEADERS, _COUNTED_HEADER)
@@ -252,7 +252,7 @@ class Headers:
 class Tx:
     """A tx message: one serialized transaction, with or without witness (BIP-144).
 
-    `parse` validates the serialization, the constructor does not.
+    `parse` validates the serialization; the constructor does not.
     """
 
     raw: bytes
@@ -308,7 +308,7 @@ class Block:
 
     def __post_init__(self) -> None:
         if len(self.raw) < HEADER_SIZE + 1 + MIN_TX_SIZE:
-            raise ParameterError(f"a block has at least {HEADER_SIZE + 1 + MIN_TX_SIZE} bytes, not {len(self.raw)}")
+            raise ParameterError(f"a block must be at least {HEADER_SIZE + 1 + MIN_TX_SIZE} bytes, not {len(self.raw)}")
 
     @property
     def header(self) -> Header:
@@ -317,7 +317,7 @@ class Block:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse the header and the transaction count of a block message. Raises FormatError for a malformed payload."""
+        """Parse the header and the transaction count of a block message. Raises FormatError if it is malformed."""
         reader = PayloadReader(payload)
         reader.take(HEADER_SIZE, "header")
         if not reader.count("transaction count", MAX_PAYLOAD_SIZE // MIN_TX_SIZE, MIN_TX_SIZE):

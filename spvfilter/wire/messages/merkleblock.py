@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import (
     Flaw as Flaw,
@@ -31,7 +31,7 @@ NODE_SIZE = 64  # bytes that the hash of an inner node covers: the hashes of its
 
 @public
 class Proof(NamedTuple):
-    """The transactions that a merkleblock proves, if its header is in the best chain."""
+    """The transactions that a merkleblock proves, provided that its header is in the best chain."""
 
     header: Header
     """Header of the block that contains the proved transactions."""
@@ -51,8 +51,8 @@ class Proof(NamedTuple):
         - The proof continues below a 64-byte transaction. An inner node of the proof then parses as a transaction.
         - The proof ends above the leaves and presents an inner node as a transaction, which is then 64 bytes long.
 
-        A proof without these signs is reliable. Genuine 64-byte transactions exist: if the result is False, fetch the
-        whole block and search it instead. Raises FormatError for a malformed transaction.
+        A proof without these signs is reliable. Because genuine 64-byte transactions exist, fetch the whole block and
+        search it if the result is False. Raises FormatError if a transaction is malformed.
         """
         return not self.ambiguous and not any(can_be_node(raw) for raw in txs)
 
@@ -60,7 +60,7 @@ class Proof(NamedTuple):
 def can_be_node(tx: bytes | Serializable) -> bool:
     """Return True if a transaction is 64 bytes long without its witness, so its txid may be the hash of an inner node.
 
-    Raises FormatError for a malformed transaction.
+    Raises FormatError if the transaction is malformed.
     """
     raw = to_bytes(tx)
     return len(strip_witness(raw, parse_tx(raw))) == NODE_SIZE
@@ -119,11 +119,12 @@ class MerkleBlock:
                 are equal (CVE-2012-2459), or the header does not commit to the txids.
         """
         if not 1 <= len(txids) <= MAX_BLOCK_TRANSACTIONS:
-            raise ParameterError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {len(txids)}")
+            raise ParameterError(f"a block must have 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {len(txids)}")
         check_each(txids, HASH_SIZE, "txids")
         marked = set(positions)
         if outside := [position for position in marked if not 0 <= position < len(txids)]:
-            raise ParameterError(f"no transaction at position {outside[0]}: the block has {len(txids)}")
+            count = counted(len(txids), "transaction")
+            raise ParameterError(f"no transaction at position {outside[0]}: the block has {count}")
         root, is_mutated = merkle_root(txids)
         if is_mutated:
             raise ParameterError(f"two equal hashes are siblings at height {_height_of_twins(txids)} (CVE-2012-2459)")
@@ -154,7 +155,7 @@ class MerkleBlock:
     def from_block(cls, block: bytes | Serializable, positions: Iterable[int]) -> Self:
         """Build the merkleblock that proves the transactions at some positions of a serialized block.
 
-        Raises FormatError for a malformed block, and ParameterError as `from_txids` does.
+        Raises FormatError if the block is malformed, and ParameterError as `from_txids` does.
         """
         raw = to_bytes(block)
         txids = [txid(raw, tx) for tx in walk_block(raw)]
@@ -164,8 +165,8 @@ class MerkleBlock:
     def parse(cls, payload: bytes) -> Self:
         """Parse the payload of a merkleblock message.
 
-        Raises FormatError if the payload is truncated, has trailing bytes, or has more hashes or flag bytes than any
-        block needs.
+        Raises FormatError if the payload is truncated, or contains trailing bytes, or more hashes or flag bytes than
+        any block needs.
         """
         total, hashes, flags = parse_merkleblock(payload)
         return cls(Header.parse(payload[:HEADER_SIZE]), total, hashes, flags)

@@ -4,7 +4,7 @@ Each class is a frozen dataclass with `parse(payload)`, which raises FormatError
 which returns the payload.
 
 - Every count and length is checked against its limit and against the remaining bytes before memory is allocated.
-- Trailing bytes are refused. The exception is the version message, because later protocol versions extend it.
+- Trailing bytes are refused, except in the version message, which later protocol versions may extend.
 - A message object is always well-formed: its constructor raises ParameterError for values that have no encoding or
   exceed a limit.
 """
@@ -155,9 +155,9 @@ LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of the longes
 
 @public
 def parse_message(command: str, payload: bytes) -> Message:
-    """Parse the payload of a message into an object. It is Unknown if the command is not in the table.
+    """Parse the payload of a message into an object, which is an Unknown if the command is not in the table.
 
-    Raises MessageError for a malformed payload; its `__cause__` is a FormatError.
+    Raises MessageError if the payload is malformed; its `__cause__` is a FormatError.
     """
     cls = _CLASSES.get(command)
     if cls is None:
@@ -170,7 +170,7 @@ def parse_message(command: str, payload: bytes) -> Message:
 
 @public
 def command_of(message: Message) -> str:
-    """Return the command of a message, such as "inv". Raises ParameterError for an object that is not a message."""
+    """Return the command of a message, such as "inv". Raises ParameterError if the object is not a message."""
     if isinstance(message, Unknown):
         return message.command
     try:

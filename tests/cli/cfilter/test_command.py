@@ -174,8 +174,8 @@ def test_unknown_spent_outputs_are_an_error_of_one_block(run: Any, chain: Sequen
 @pytest.mark.parametrize(
     ("prevouts", "said"),
     [
-        (b"", "the block spends 42 outputs, but prevout_scripts has 0 scripts"),
-        (bytes(8) + b"\x00", "the block spends 42 outputs, but prevout_scripts has 1 scripts"),
+        (b"", "the block spends 42 outputs, but prevout_scripts contains 0 scripts"),
+        (bytes(8) + b"\x00", "the block spends 42 outputs, but prevout_scripts contains 1 script"),
         (bytes(8) + b"\x05abc", "prevouts: output 0: script at byte 9: truncated: expected 5 bytes, 3 left"),
         (bytes(9) + bytes(3), "prevouts: output 1: value at byte 9: truncated: expected 8 bytes, 3 left"),
         (bytes(8) + b"\xff" + b"\xff" * 8, "prevouts: output 0: "),

@@ -164,11 +164,11 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "onion in addr": (
         Addr,
         ((PeerAddress(0, 0, NetId.TORV3, H1, 1),),),
-        "holds IPv4 and IPv6 addresses, not those of network 4",
+        "list only IPv4 and IPv6 addresses, not network 4",
     ),
-    "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "must have network IPV4"),
+    "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "must have the network IPV4"),
     # each is a bad value, and refused
-    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, but IPV4 takes 4"),  # type: ignore[dict-item]
+    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, but IPV4 addresses are 4 bytes long"),  # type: ignore[dict-item]
     # each is a bad value, and refused
     "unknown address": (PeerAddress, (0, 0, 99, bytes(513), 1), "address: 513 bytes, at most 512"),  # type: ignore[dict-item]
     # each is a bad value, and refused
@@ -187,9 +187,9 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "item": (Inv, ((InvItem(InvType.TX, b"\0"),),), "inventory hashes: each must be 32 bytes long, not 1"),
     "low kind": (Inv, ((InvItem(-1, H1), InvItem(1, H1)),), "kind is not a u32: -1"),
     "high kind": (Inv, ((InvItem(1, H1), InvItem(1 << 32, H1)),), "kind is not a u32: 4294967296"),
-    "block": (Block, (bytes(140),), "a block has at least 141 bytes, not 140"),
+    "block": (Block, (bytes(140),), "a block must be at least 141 bytes, not 140"),
     "filter": (FilterLoad, (bytes(36_001), 1, 0, 0), "filter: at most 36000, not 36001"),
-    "functions": (FilterLoad, (b"", 51, 0, 0), "at most 50 hash functions, not 51"),
+    "functions": (FilterLoad, (b"", 51, 0, 0), "hash_funcs must be at most 50, not 51"),
     "tweak": (FilterLoad, (b"", 1, -1, 0), "tweak is not a u32"),
     "flags": (FilterLoad, (b"", 1, 0, 256), "flags is not a u8"),
     "element": (FilterAdd, (bytes(521),), "element: at most 520, not 521"),

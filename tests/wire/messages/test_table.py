@@ -139,7 +139,7 @@ def test_only_a_version_may_have_additional_bytes(command: str, payload: bytes) 
         with pytest.raises(FormatError, match="trailing"):
             list(walk_block(bytes(parse_message(command, longer))))
     else:
-        with pytest.raises(MessageError, match="trailing bytes"):
+        with pytest.raises(MessageError, match="trailing byte"):
             parse_message(command, longer)
 
 
