@@ -188,8 +188,8 @@ class Reader:
 
     def finish(self, field: str) -> None:
         """Raise FormatError unless all bytes have been read."""
-        if self.at != len(self.raw):
-            raise FormatError(f"{len(self.raw) - self.at} trailing bytes", offset=self.at, field=field)
+        if left := len(self.raw) - self.at:
+            raise FormatError(f"{left} trailing byte{'' if left == 1 else 's'}", offset=self.at, field=field)
 
 
 def check_int(name: str, value: object, unit: str = "") -> None:

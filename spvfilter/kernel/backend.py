@@ -87,7 +87,7 @@ def compiled() -> dict[str, object]:
 def choose() -> tuple[str, dict[str, object]]:
     """Return the name of the backend ("native" or "pure"), and its functions and types.
 
-    The docstring of spvfilter.kernel has the rules and the errors.
+    The docstring of spvfilter.kernel explains the rules and the errors.
     """
     wanted = os.environ.get(VARIABLE) or "auto"
     if wanted not in ("native", "pure", "auto"):
@@ -104,7 +104,7 @@ def choose() -> tuple[str, dict[str, object]]:
 
 
 def advice() -> str | None:
-    """Return one line on why the pure kernel runs and how to get the compiled one.
+    """Return one line that says why the pure kernel is used and how to get the compiled one.
 
     Returns None if the user chose the pure kernel, or if the compiled kernel loads.
     """
@@ -142,12 +142,12 @@ def _is_worker() -> bool:
 
 
 def _is_missing(error: ImportError) -> bool:
-    """Return True if the compiled kernel is not installed; False if it is installed but does not load."""
+    """Return True if the compiled kernel is not installed, or False if it is installed but does not load."""
     return isinstance(error, ModuleNotFoundError) and error.name == _NATIVE
 
 
 def _complaint(error: ImportError) -> str:
-    """The reason for the pure kernel, and the advice to the user, as one clause."""
+    """Return the reason for using the pure kernel, and advice for the user, as one clause."""
     if sys.platform == "win32":
         return "there is no compiled kernel for Windows"
     if _is_missing(error) and (other := _hidden()) is not None:
@@ -163,7 +163,7 @@ def _complaint(error: ImportError) -> str:
 
 
 def _hidden() -> str | None:
-    """The folder of a compiled package that is installed, but found later on `sys.path` than this one."""
+    """Return the folder of an installed compiled package that comes later on `sys.path` than this one, or None."""
     from importlib.machinery import PathFinder
 
     for entry in sys.path:

@@ -1,4 +1,4 @@
-"""The tables that the kernel makes of blocks: their columns, and the layout of each column in memory."""
+"""The tables that the kernel makes from blocks: their columns, and the layout of each column in memory."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ColumnBuffers(NamedTuple):
     length: int
     """Number of rows."""
     validity: bytes | None
-    """One bit for each row, lowest bit first: 1 if the row has a value. None if all rows have one."""
+    """One bit for each row, lowest bit first: 1 if the row has a value, or None if all rows have one."""
     offsets: bytes | None
-    """Offsets of the values in `data`, int32: one more than rows. None unless the layout is BINARY or TEXT."""
+    """Offsets of the values in `data`, int32: one more than rows, or None unless the layout is BINARY or TEXT."""
     data: bytes
-    """The values. The value of a row without a value is zero or empty."""
+    """The values. A row without a value contains zero or nothing here."""
 
 
 _PLACE = {
@@ -124,7 +124,7 @@ BLOCK_TABLES: dict[str, dict[str, Layout]] = {
         "op_return_protocol": Layout.TEXT,
     },
 }
-"""The layout of each column by its name, by the name of its table. A name for the kernel is TABLE.COLUMN."""
+"""The layout of each column, by the names of its table and the column. The kernel calls a column TABLE.COLUMN."""
 
 ITEMS: dict[str, Layout] = {
     "kind": Layout.TEXT,
@@ -147,8 +147,11 @@ ITEMS: dict[str, Layout] = {
     "virtual_size": Layout.INT32,
     "weight": Layout.INT32,
 }
-"""The layout of each column of the table `items`: a row for each input and output. The source of an input is the output
-that it spends, and an output is its own source. The entry is that of the hit in the row, the lowest one of several."""
+"""The layout of each column of the `items` table, which contains a row for each input and output.
+
+The source of an input is the output that it spends; an output is its own source. The entry is that of the row's hit,
+or the lowest of several.
+"""
 
 TABLES: dict[str, dict[str, Layout]] = BLOCK_TABLES | {"items": ITEMS}
-"""The layout of each column that the kernel makes, by the name of its table."""
+"""The layout of each column that the kernel makes, by the names of its table and the column."""

@@ -1,6 +1,6 @@
 """Batches of keys that are not lists or plain buffers: arrays and columns of NumPy, pandas, polars, Arrow and DuckDB.
 
-This module imports none of these libraries: if an object of one of them exists, the library has been imported. Both
+This module imports none of these libraries: if an object of one of them exists, its library has been imported. Both
 kernels call `batch_of`.
 """
 
@@ -78,9 +78,9 @@ class BatchPieces(NamedTuple):
     """The pieces of a batch."""
 
     pieces: Iterable[tuple[int, object]]
-    """Kind and contents of each piece."""
+    """The kind and the contents of each piece."""
     answer: Callable[[bytes], object]
-    """Makes a mask in the type of the batch's library from one byte for each key."""
+    """Makes a mask of the batch's library from one byte for each key."""
 
 
 def skips(nulls: object) -> bool:
@@ -91,7 +91,7 @@ def skips(nulls: object) -> bool:
 
 
 def keeps(padding: object) -> bool | None:
-    """Return True if byte strings keep the zeros at their end, False if they lose them, None if `padding` is None.
+    """Return True if byte strings keep the zeros at their end, False if they lose them, or None if `padding` is None.
 
     Raises ParameterError unless `padding` is "keep", "strip" or None.
     """
@@ -101,15 +101,15 @@ def keeps(padding: object) -> bool | None:
 
 
 def is_missing(key: object) -> bool:
-    """Return True if an object means a missing key: None, or NaN, which tables use for a missing string."""
+    """Return True if an object stands for a missing key: None, or NaN, which tables use for a missing string."""
     return key is None or (type(key) is float and key != key)
 
 
 def batch_of(keys: Any, skip: bool) -> BatchPieces | None:
-    """Return the pieces of a batch; None for a plain buffer or iterable.
+    """Return the pieces of a batch, or None for a plain buffer or iterable.
 
-    Raises TypeError for a table of several columns, for an array that cannot hold keys, and, unless `skip`, for nulls
-    that the kernel would not see.
+    Raises TypeError for a table of several columns, for an array that cannot contain keys and, unless `skip` is True,
+    for nulls that the kernel would not see.
     """
     rooms = _packages_of(keys)
     if "numpy" in rooms and isinstance(keys, sys.modules["numpy"].ndarray):
@@ -130,7 +130,7 @@ def batch_of(keys: Any, skip: bool) -> BatchPieces | None:
 def _packages_of(keys: object) -> set[str]:
     """Return the packages that define an object's classes.
 
-    They are fully imported: while another thread is still importing a package, it has no objects.
+    They are fully imported, because a package that another thread is still importing has no objects yet.
     """
     return {str(base.__module__).partition(".")[0] for base in type(keys).__mro__}
 
@@ -177,7 +177,7 @@ def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
             raise TypeError(f"an array of keys must have one dimension, not {array.ndim}")
         return _lists(array)
     if array.dtype.kind not in _BUFFERED:
-        raise TypeError(f"an array of keys holds text, byte strings or integers, not {array.dtype}")
+        raise TypeError(f"an array of keys must contain text, byte strings or integers, not {array.dtype}")
     return [(kind, array)]
 
 
@@ -208,7 +208,7 @@ def _is_arrow(pandas: Any, dtype: Any) -> bool:
 
 
 def _chunks(values: Any) -> Any:
-    """Return a pandas column that is in Arrow's memory as pyarrow's ChunkedArray."""
+    """Return a pandas column that is stored in Arrow's memory as a pyarrow ChunkedArray."""
     array = values.__arrow_array__()
     return array if hasattr(array, "__arrow_c_stream__") else sys.modules["pyarrow"].chunked_array([array])
 

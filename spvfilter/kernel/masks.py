@@ -1,4 +1,4 @@
-"""The mask that `contains_many` returns for keys of NumPy and pandas. It is imported only if NumPy is."""
+"""The mask that `contains_many` returns for NumPy and pandas keys. This module is imported only if NumPy is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy
 class BoolMask(numpy.ndarray[Any, Any]):
     """A one-dimensional NumPy array of bools that is also equal to the bytes it consists of.
 
-    Masks of other keys are bytes, so that code can compare both in the same way.
+    Masks for other keys are bytes, so code can compare both kinds in the same way.
     """
 
     @classmethod

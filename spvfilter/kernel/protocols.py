@@ -1,6 +1,6 @@
-"""Protocols that write into OP_RETURN outputs, with the mark of each. Its twin is watch/protocols.c.
+"""Protocols that write into OP_RETURN outputs, and the mark of each. The C twin is watch/protocols.c.
 
-A row that is not certain is not in the table: an output without a known mark has no protocol.
+The table contains only protocols that a mark identifies with certainty. An output without a known mark has none.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Protocol(NamedTuple):
     """A protocol and its mark."""
 
     name: str
-    """Value of the column `op_return_protocol`."""
+    """Value in the `op_return_protocol` column."""
     where: Where
     """The place of the mark."""
     mark: bytes
     """The bytes at the beginning of that place."""
     next: bytes
-    """The bytes of which one must follow the mark; empty if anything may follow."""
+    """Bytes, one of which must follow the mark, or empty if anything may follow."""
     least: int
-    """Least number of bytes in that place."""
+    """Smallest number of bytes in that place."""
     in_coinbase: bool
     """True if only outputs of a coinbase count."""
     source: str

@@ -57,9 +57,9 @@ class Place(NamedTuple):
     size: int
     """Size in bytes: at most MAX_BLOCK_SIZE for a block, MAX_UNDO_SIZE for an undo record with its check."""
     key: bytes
-    """8-byte key that is repeated from the start of the file and XORed with it; or empty."""
+    """8-byte key that is repeated from the start of the file and XORed with it, or empty."""
     hash: bytes
-    """Hash of the block, 32 bytes; for an undo record the hash of the previous block. It verifies what was read."""
+    """Hash of the block, 32 bytes, or for an undo record the hash of the previous block. It verifies what was read."""
 
 
 @public
@@ -82,7 +82,7 @@ class Family(IntEnum):
     REDISBLOOM = 6
     """RedisBloomHash."""
     SPLIT_BLOCK = 7
-    """The family of Parquet's filters. It has no class, and no file of this package has it."""
+    """The family of Parquet's filters. It has no class, and no file of this package uses it."""
     CUSTOM = 255
     """CustomHash."""
 
@@ -125,7 +125,7 @@ class EntryKind(IntEnum):
     DATA_PREFIX = 4
     """Matches OP_RETURN outputs whose first push begins with these bytes (1 to 64). The table learns no such output."""
     SCRIPT_TYPE = 5
-    """Matches outputs of this type, one byte with a ScriptType, and their spends by undo records.
+    """Matches outputs of this type (one byte, a ScriptType) and, with undo records, their spends.
 
     The table learns no such output.
     """
@@ -157,21 +157,21 @@ class ScriptType(IntEnum):
     P2A = 8
     """Pay to anchor."""
     NULLDATA = 9
-    """OP_RETURN and pushes alone."""
+    """OP_RETURN, followed only by pushes."""
     WITNESS_UNKNOWN = 10
     """A witness program other than those above, of version 1 to 16."""
 
 
 @public
 class WatchedCoin(NamedTuple):
-    """The facts that a watch table knows about a watched outpoint."""
+    """The facts that a watch table stores about a watched outpoint."""
 
     entry: int
     """Number of the entry for which the outpoint is watched."""
     value: int
     """Value of the output in satoshi; NO_VALUE if it is not known."""
     script: bytes | None
-    """scriptPubKey of the output; None if it is not known."""
+    """scriptPubKey of the output, or None if it is not known."""
 
 
 @public
@@ -191,7 +191,7 @@ class Hit(NamedTuple):
     value: int
     """Value of the output, or of the spent output, in satoshi; NO_VALUE if it is not known."""
     script: bytes | None
-    """scriptPubKey of the output, or of the spent output; None if it is not known."""
+    """scriptPubKey of the output, or of the spent output. None if it is not known."""
     entry: int
     """Number of the entry that it matches."""
     fee: int = NO_VALUE
@@ -207,16 +207,16 @@ class SpentCoin(NamedTuple):
     script: bytes
     """scriptPubKey of the coin."""
     height: int | None
-    """Height of the block that created the coin; None if the record does not contain it (Bitcoin Core before 0.15)."""
+    """Height of the block that created the coin, or None if the record lacks it (Bitcoin Core before 0.15)."""
     coinbase: bool | None
-    """True if a coinbase created the coin; None if the record does not contain it (Bitcoin Core before 0.15)."""
+    """True if a coinbase created the coin, or None if the record lacks this (Bitcoin Core before 0.15)."""
 
 
 @public
 class SilentCandidate(NamedTuple):
-    """The keys that a transaction shows of its inputs, and its taproot outputs (BIP-352).
+    """The keys of its inputs that a transaction reveals, and its taproot outputs (BIP-352).
 
-    The x-only keys and the compressed keys may be points off the curve: a caller that parses them leaves those out.
+    The x-only keys and the compressed keys may be off the curve. A caller that parses them must leave those out.
     """
 
     outpoint: bytes
@@ -226,36 +226,36 @@ class SilentCandidate(NamedTuple):
     keys: bytes
     """The compressed keys of the P2WPKH and P2SH-P2WPKH inputs, 33 bytes each, concatenated."""
     hashed: list[tuple[bytes, bytes]]
-    """scriptSig and key hash (20 bytes) of each P2PKH input: its key is the last one in the scriptSig that fits."""
+    """scriptSig and key hash (20 bytes) of each P2PKH input, whose key is the last matching one in the scriptSig."""
     paths: list[tuple[bytes, bytes]]
-    """Control block and script of each input that shows a taproot script path and whose spent script is not known."""
+    """Control block and script of each input that reveals a taproot script path and whose spent script is not known."""
     outputs: list[tuple[int, bytes]]
     """Index and x-only key (32 bytes) of each taproot output."""
     unknown: int
-    """Number of inputs that may be eligible, but whose keys cannot be known without the scripts that they spend."""
+    """Number of inputs that may be eligible, but whose keys are unknown without the scripts that they spend."""
 
 
 class Flaw(StrEnum):
-    """The `cause` of a ProofError: the rule that a merkle proof violates."""
+    """The `cause` of a ProofError, which is the rule that a merkle proof violates."""
 
     NO_TRANSACTIONS = "no transactions"
     """The block has no transactions."""
     TOO_MANY_TRANSACTIONS = "too many transactions for a block"
     """The block has more transactions than fit into a block."""
     TOO_MANY_HASHES = "more hashes than transactions"
-    """The proof has more hashes than the block has transactions."""
+    """The proof contains more hashes than the block has transactions."""
     TOO_FEW_BITS = "fewer flag bits than hashes"
-    """The proof has fewer flag bits than hashes."""
+    """The proof contains fewer flag bits than hashes."""
     BITS_EXHAUSTED = "flag bits exhausted"
-    """The tree needs more flag bits than the proof has."""
+    """The tree needs more flag bits than the proof contains."""
     HASHES_EXHAUSTED = "hashes exhausted"
-    """The tree needs more hashes than the proof has."""
+    """The tree needs more hashes than the proof contains."""
     EQUAL_SIBLINGS = "equal siblings"
     """Two sibling nodes of the tree are equal (CVE-2012-2459)."""
     UNUSED_BITS = "unused flag bits"
-    """The proof has flag bits that the tree does not need."""
+    """The proof contains flag bits that the tree does not need."""
     UNUSED_HASHES = "unused hashes"
-    """The proof has hashes that the tree does not need."""
+    """The proof contains hashes that the tree does not need."""
     WRONG_ROOT = "wrong merkle root"
     """The root of the tree is not the merkle root of the header."""
 

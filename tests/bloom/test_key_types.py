@@ -51,7 +51,7 @@ def test_int_out_of_range_is_a_type_error_everywhere(kind: str, call: str, encod
         is_int = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
         assert isinstance(caught.value, KeyRangeError) == is_int
         if is_int:
-            assert str(caught.value) == f"the int is outside the range of {encode}, which the filter takes"
+            assert str(caught.value) == f"the int is outside the range of {encode}, the type of the filter's keys"
             assert isinstance(caught.value, OverflowError)  # as in earlier versions
             assert isinstance(caught.value, SpvFilterError)
     assert not made

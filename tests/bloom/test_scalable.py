@@ -374,12 +374,12 @@ def core(cells: int = 64, **changes: Any) -> BitCore:
 def test_slices_of_a_series_share_family_key_and_encoding() -> None:
     made = SeriesCore([core(), core(128)])
     for other in (core(family=3), core(key=b"\1" * 16), core(encoding=1)):
-        with pytest.raises(MismatchError, match="one hash family, key and encoding"):
+        with pytest.raises(MismatchError, match="the same hash family, key and encoding"):
             SeriesCore([core(), other])
-        with pytest.raises(MismatchError, match="one hash family, key and encoding"):
+        with pytest.raises(MismatchError, match="the same hash family, key and encoding"):
             made.append(other, 9)
     for wrong in ([], [core()] * 65):
-        with pytest.raises(ParameterError, match="a series has from 1 to 64 slices, not"):
+        with pytest.raises(ParameterError, match="a series must have from 1 to 64 slices, not"):
             SeriesCore(wrong)
     for bad in ([5], [core(), None], 7):
         with pytest.raises(TypeError):

@@ -249,7 +249,7 @@ def test_a_script_without_a_bech32_string_is_refused(encoder: int) -> None:
         "312 characters, but bech32 has at most 90",
     )
     for hrp in ("BC", "b c", "bé", "\x7f"):
-        message = f"a human-readable part is lower-case printable ASCII, not {hrp!r}"
+        message = f"a human-readable part must be lower-case printable ASCII, not {hrp!r}"
         assert told(encode_address, short, custom(0, 5, hrp)) == (ParameterError, message)
         assert told(encode_address, build.p2pkh(bytes(20)), custom(0, 5, hrp)) == "1111111111111111111114oLvT2"
     assert outcome(encode_address, short, 256, 0, "bc") == (ParameterError, "a version byte must be from 0 to 255: 256")

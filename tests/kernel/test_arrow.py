@@ -396,9 +396,9 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     "null_count": (lambda: texts(null_count=-2), "null_count of a column, key 0: -2 of 2"),
     "too many nulls": (lambda: texts(null_count=3), "null_count of a column, key 0: 3 of 2"),
     "no validity": (lambda: texts(null_count=1), "null_count of a column, key 0: 1 without a validity buffer"),
-    "children": (lambda: texts(n_children=1), "children of a column, key 0: 1 of them"),
-    "two buffers": (lambda: texts(n_buffers=2), "buffers of a column, key 0: 2 of them, not 3"),
-    "negative buffers": (lambda: texts(n_buffers=-1), "buffers of a column, key 0: -1 of them, not 3"),
+    "children": (lambda: texts(n_children=1), "children of a column, key 0: expected none, got 1"),
+    "two buffers": (lambda: texts(n_buffers=2), "buffers of a column, key 0: expected 3, got 2"),
+    "negative buffers": (lambda: texts(n_buffers=-1), "buffers of a column, key 0: expected 3, got -1"),
     "no buffers": (lambda: texts(without_buffers=True), "buffers of a column, key 0: they are missing"),
     "no offsets": (lambda: texts(ends=None), "offsets of a column, key 0: the buffer is missing"),
     "no data": (lambda: texts(data=None), "data of a column, key 0: the buffer is missing"),
@@ -481,10 +481,10 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
         lambda: Producer(b"vu", 1, [None, view(b"a"), LONG, None]),
         "sizes of a column, key 0: the buffer is missing",
     ),
-    "view buffers": (lambda: views(view(b"a"), n_buffers=2), "buffers of a column, key 0: 2 of them, not 3"),
+    "view buffers": (lambda: views(view(b"a"), n_buffers=2), "buffers of a column, key 0: expected 3, got 2"),
     "view many buffers": (
         lambda: views(view(b"a"), n_buffers=1 << 40),
-        f"buffers of a column, key 0: {1 << 40} of them, not 3",
+        f"buffers of a column, key 0: expected 3, got {1 << 40}",
     ),
     "table released": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], release=None),
@@ -492,7 +492,7 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     ),
     "table of none": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], n_children=0),
-        "children of a column, key 0: 0 of them, not 1",
+        "children of a column, key 0: expected 1, got 0",
     ),
     "table longer": (
         lambda: Producer(b"+s", 3, [None], children=[texts()]),

@@ -110,18 +110,18 @@ def bad(change: dict[int, Any], column: Column = TEXTS) -> list[Any]:
     [
         ([], [NUMBERS], ParameterError, "1 names and 0 layouts for 1 columns"),
         (["int32"], [], ParameterError, "1 names and 1 layouts for 0 columns"),
-        (["float64"], [NUMBERS], ParameterError, "no lines of the layout float64"),
+        (["float64"], [NUMBERS], ParameterError, "cannot write lines of the layout float64"),
         ([b"int32"], [NUMBERS], TypeError, "a layout must be a str, not bytes"),
-        (["int32"], [b""], TypeError, "a column is a tuple of four items, not bytes"),
+        (["int32"], [b""], TypeError, "a column must be a tuple of four items, not bytes"),
         (["int32"], bad({0: -1}), ParameterError, "not a number of rows: -1"),
-        (["int64"], [NUMBERS], ParameterError, "column 0 does not fit 3 rows"),
-        (["hash"], [NUMBERS], ParameterError, "column 0 does not fit 3 rows"),
-        (["text"], [NUMBERS], ParameterError, "column 0 does not fit 3 rows"),
-        (["int32"], bad({1: b""}, NUMBERS), ParameterError, "column 0 does not fit 3 rows"),
-        (["text"], bad({3: b"a"}), ParameterError, "column 0 does not fit 3 rows"),
-        (["text"], bad({2: struct.pack("<4i", 0, 2, 1, 2)}), ParameterError, "column 0 does not fit 3 rows"),
-        (["text"], bad({2: struct.pack("<4i", -1, 1, 2, 2)}), ParameterError, "column 0 does not fit 3 rows"),
-        (["text"], bad({2: struct.pack("<5i", 0, 1, 2, 2, 2)}), ParameterError, "column 0 does not fit 3 rows"),
+        (["int64"], [NUMBERS], ParameterError, "column 0 does not have 3 rows"),
+        (["hash"], [NUMBERS], ParameterError, "column 0 does not have 3 rows"),
+        (["text"], [NUMBERS], ParameterError, "column 0 does not have 3 rows"),
+        (["int32"], bad({1: b""}, NUMBERS), ParameterError, "column 0 does not have 3 rows"),
+        (["text"], bad({3: b"a"}), ParameterError, "column 0 does not have 3 rows"),
+        (["text"], bad({2: struct.pack("<4i", 0, 2, 1, 2)}), ParameterError, "column 0 does not have 3 rows"),
+        (["text"], bad({2: struct.pack("<4i", -1, 1, 2, 2)}), ParameterError, "column 0 does not have 3 rows"),
+        (["text"], bad({2: struct.pack("<5i", 0, 1, 2, 2, 2)}), ParameterError, "column 0 does not have 3 rows"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(
@@ -136,9 +136,9 @@ def test_columns_have_the_same_number_of_rows(kernel: Any) -> None:
     several = [TEXTS, column_of(Layout.INT32, [1])]
     assert outcome(kernel().column_lines, CSV, ["a", "b"], ["text", "int32"], several) == (
         ParameterError,
-        "column 1 does not fit 3 rows",
+        "column 1 does not have 3 rows",
     )
-    assert outcome(kernel().column_lines, 2, [], [], []) == (ParameterError, "a form is 0 or 1: 2")
+    assert outcome(kernel().column_lines, 2, [], [], []) == (ParameterError, "a form must be 0 or 1: 2")
     assert outcome(kernel().column_lines, CSV, [5], [], []) == (
         TypeError,
         "the name of a column must be a str, not int",

@@ -131,7 +131,7 @@ def test_a_place_has_five_parts_and_a_complete_hash(kernel: Callable[[], Kernel]
         "a block hash must be 32 bytes long, not 31",
     )
     assert outcome(scan, [PLACE], bytearray(9)) == (TypeError, "expected a ReadBuffer, not bytearray")
-    assert outcome(scan, [PLACE], buffer, b"") == (TypeError, "found is a WatchTable or None, not bytes")
+    assert outcome(scan, [PLACE], buffer, b"") == (TypeError, "found must be a WatchTable or None, not bytes")
     assert outcome(table(kernel()).scan_blocks, BLOCK) == (
         TypeError,
         "blocks: expected an iterable of bytes, not bytes",

@@ -90,12 +90,12 @@ def test_hashes_that_are_not_distinct_only_fail_the_seed() -> None:
         ((b"", 12, 0, 4, 1, bytearray(12)), "a fingerprint must be 8, 16 or 32 bits long: 12"),
         ((b"", 64, 0, 4, 1, bytearray(12)), "a fingerprint must be 8, 16 or 32 bits long: 64"),
         ((b"", 8, 1 << 32, 4, 1, bytearray(12)), "seed is not a u32: 4294967296"),
-        ((b"", 8, 0, 3, 1, bytearray(9)), "the cells of a segment are a power of two: 3"),
-        ((b"", 8, 0, 1 << 19, 1, bytearray(12)), "a segment has from 1 to 2^18 cells: 524288"),
-        ((b"", 8, 0, 0, 1, bytearray(12)), "a segment has from 1 to 2^18 cells: 0"),
-        ((b"", 8, 0, 1 << 18, 1 << 14, bytearray(12)), "a table has less than 2^32 cells: 4295491584"),
+        ((b"", 8, 0, 3, 1, bytearray(9)), "the cells of a segment must be a power of two: 3"),
+        ((b"", 8, 0, 1 << 19, 1, bytearray(12)), "a segment must have from 1 to 2^18 cells: 524288"),
+        ((b"", 8, 0, 0, 1, bytearray(12)), "a segment must have from 1 to 2^18 cells: 0"),
+        ((b"", 8, 0, 1 << 18, 1 << 14, bytearray(12)), "a table must have fewer than 2^32 cells: 4295491584"),
         ((b"", 8, 0, 4, 1, bytearray(13)), "expected a buffer of 12 bytes, not 13"),
-        ((b"1234567", 8, 0, 4, 1, bytearray(12)), "hashes are 8 bytes long, and 7 bytes are not a multiple of that"),
+        ((b"1234567", 8, 0, 4, 1, bytearray(12)), "hashes must be 8 bytes long each, not 7 bytes in all"),
     ],
 )
 def test_both_kernels_refuse_the_same_shapes(arguments: tuple[Any, ...], message: str) -> None:

@@ -191,9 +191,9 @@ def test_an_index_has_at_most_65536_headers(twin: Any) -> None:
     assert twin.find_header([alike], b"\xdd" * 32) == [(0, 2_999)]
     assert not twin.find_header([alike], bytes(32))
     assert twin.join_indexes([index]) == index
-    with pytest.raises(ParameterError, match="1 to 65536 headers are indexed at once, not 65537"):
+    with pytest.raises(ParameterError, match="an index takes 1 to 65536 headers, not 65537"):
         twin.index_headers(raw + bytes(80), last)
-    with pytest.raises(ParameterError, match="1 to 65536 headers are indexed at once, not 65537"):
+    with pytest.raises(ParameterError, match="an index takes 1 to 65536 headers, not 65537"):
         twin.join_indexes([index, bytes(6)])
 
 
@@ -245,9 +245,9 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "an index of nothing": (
         lambda twin: twin.index_headers(b"", bytes(32)),
-        "1 to 65536 headers are indexed at once, not 0",
+        "an index takes 1 to 65536 headers, not 0",
     ),
-    "nothing joined": (lambda twin: twin.join_indexes([]), "1 to 65536 headers are indexed at once, not 0"),
+    "nothing joined": (lambda twin: twin.join_indexes([]), "an index takes 1 to 65536 headers, not 0"),
     "a short last hash": (
         lambda twin: twin.index_headers(bytes(80), bytes(31)),
         "a hash must be 32 bytes long, not 31",
@@ -261,10 +261,10 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda twin: twin.join_indexes([bytes(6), bytes(7)]),
         "an index has 6 bytes for each header, not 7 in all",
     ),
-    "a number twice": (lambda twin: twin.join_indexes([bytes(12)]), "an index has each number of its headers once"),
+    "a number twice": (lambda twin: twin.join_indexes([bytes(12)]), "an index must contain each number exactly once"),
     "a number too high": (
         lambda twin: twin.join_indexes([bytes(4) + b"\1\0"]),
-        "an index has each number of its headers once",
+        "an index must contain each number exactly once",
     ),
     "a part of a filter hash": (
         lambda twin: twin.chain_filter_headers(bytes(33), bytes(32)),

@@ -113,11 +113,11 @@ PACKED = reference().pack_hits([hit_of(random.Random(1))])
 WRONG: dict[str, tuple[int, object, type[Exception], str]] = {
     "a list for a block": (
         *(0, [[bytes(32), 1, 2, b""]], TypeError),
-        "a block is a tuple (hash, height, time, packed), not list",
+        "a block must be a tuple (hash, height, time, packed), not list",
     ),
     "a short tuple": (
         *(0, [(bytes(32), 1, 2)], TypeError),
-        "a block is a tuple (hash, height, time, packed), not tuple",
+        "a block must be a tuple (hash, height, time, packed), not tuple",
     ),
     "a short hash": (0, [(bytes(31), 1, 2, b"")], ParameterError, "a block hash must be 32 bytes long, not 31"),
     "a height beyond 31 bits": (0, [(bytes(32), 2**31, 2, b"")], ParameterError, "not a height: 2147483648"),

@@ -238,7 +238,7 @@ def test_entries_that_no_table_has_cannot_be_written(kind: type[WatchTable]) -> 
         over = kind(image)
         assert over.entry(0) == (EntryKind.OUTPOINT, b"")
         assert len(over.packed_entries(0, 1)) == 5
-        with pytest.raises(FormatError, match="no entry of a watch list"):
+        with pytest.raises(FormatError, match="not an entry of a watch list"):
             image_of(over, bytes(64))
 
 

@@ -230,8 +230,8 @@ ARGUMENTS: dict[str, Any] = {
 }
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "text for hits": ({"packed": "hits"}, TypeError, "expected a bytes-like object, not str"),
-    "no such form": ({"form": 2}, ParameterError, "a form is 0 or 1: 2"),
-    "a form by name": ({"form": "csv"}, TypeError, "a form is 0 or 1: expected an int, not str"),
+    "no such form": ({"form": 2}, ParameterError, "a form must be 0 or 1: 2"),
+    "a form by name": ({"form": "csv"}, TypeError, "a form must be 0 or 1: expected an int, not str"),
     "a list of places": ({"label_places": [0]}, TypeError, "expected a bytes-like object, not list"),
     "labels that are text": ({"label_texts": "label"}, TypeError, "expected a bytes-like object, not str"),
     "a short hash": ({"block_hash": bytes(31)}, ParameterError, "a block hash must be 32 bytes long, not 31"),
@@ -272,7 +272,7 @@ def test_labels_outside_of_the_texts_are_refused(kernel: Callable[[], Kernel], p
     places, texts = struct.pack("=4I", 0, 0, 1, place), bytes(4) + struct.pack("<BIB", 0, 2, 0)[:6]
     if place == 2:
         texts = texts[:5]
-    with pytest.raises(FormatError, match="the label of entry 1 is outside of the texts") as raised:
+    with pytest.raises(FormatError, match="the label of entry 1 is outside the texts") as raised:
         kernel().hit_lines(**(ARGUMENTS | {"label_places": places, "label_texts": texts}))
     assert (raised.value.offset, raised.value.field) == (8, "labels")
 
@@ -286,7 +286,7 @@ def test_a_network_without_segwit_has_no_such_addresses(
     lines = kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": ""}))
     assert [json.loads(line)["address"] for line in lines.splitlines()] == ["1111111111111111111114oLvT2", None]
     assert script_to_address(build.p2wpkh(bytes(20)), replace(MAINNET, name="custom", hrp="")) is None
-    message = "a human-readable part is lower-case printable ASCII, not 'BC'"
+    message = "a human-readable part must be lower-case printable ASCII, not 'BC'"
     assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": "BC"}))) == (
         ParameterError,
         message,

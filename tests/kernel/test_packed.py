@@ -210,7 +210,7 @@ def test_unsuitable_memory_or_entries_change_no_sum(kernel: Callable[[], Kernel]
     )
     assert outcome(kernel().add_hit_sums, packed, bytearray(33)) == (
         ParameterError,
-        "sums have 33 bytes, which is not a multiple of 32",
+        "sums must be a multiple of 32 bytes long, not 33",
     )
     for error, raw, memory in (
         (FormatError, packed + b"behind", sums),
@@ -332,7 +332,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a foreign outpoint": (
         {"outpoint": bytes(36)},
         ParameterError,
-        f"the outpoint of an output is its txid and number, not {bytes(36).hex()}",
+        f"the outpoint of an output must be its txid and number, not {bytes(36).hex()}",
     ),
     "a position before the block": ({"position": -1}, ParameterError, "not a position in a block: -1"),
     "a number beyond all": ({"n": 2**32}, ParameterError, "not the number of an output or input: 4294967296"),

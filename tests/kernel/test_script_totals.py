@@ -70,11 +70,11 @@ def test_unsuitable_sums_and_labels_are_refused(kernel: Callable[[], Kernel]) ->
     call = table.script_totals
     assert outcome(call, sums[1:], 0, b"", b"", 0, 5, "bc") == (
         ParameterError,
-        "sums have 63 bytes, which is not a multiple of 32",
+        "sums must be a multiple of 32 bytes long, not 63",
     )
     assert outcome(call, sums, -1, b"", b"", 0, 5, "bc") == (ParameterError, "not the number of an entry: -1")
     ones = array("Q", [1] * 4)
-    with pytest.raises(FormatError, match="the label of entry 0 is outside of the texts"):
+    with pytest.raises(FormatError, match="the label of entry 0 is outside the texts"):
         call(ones, 0, bytes(4) + b"\x01\x01\x01\x01", bytes(9), 0, 5, "bc")
     with pytest.raises(TypeError, match="expected a bytes-like object, not str"):
         call("sums", 0, b"", b"", 0, 5, "bc")

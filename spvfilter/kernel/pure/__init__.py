@@ -1,1 +1,1 @@
-"""The reference kernel: the hot loops in readable Python. The C extension is its twin."""
+"""The reference kernel: the hot loops in readable Python. The C extension, its twin, must return the same results."""

@@ -1,6 +1,6 @@
 """Encoding of addresses (base58check, bech32 of BIP-173, bech32m of BIP-350), and the fast path for decoding them.
 
-The reference decodes no address: it leaves them all to spvfilter.address. The compiled twin must return the same
+The reference decodes no addresses, but leaves them all to spvfilter.address. The compiled twin must return the same
 results.
 """
 
@@ -32,7 +32,7 @@ def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
 def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> bytes | None:
     """Return the scriptPubKey of a valid address, or None to leave the address to spvfilter.address.
 
-    The reference leaves all addresses. The compiled twin decodes most valid addresses, and leaves all others.
+    The reference always returns None. The compiled twin decodes most valid addresses, and returns None for all others.
 
     Args:
         text: The address.
@@ -49,7 +49,7 @@ def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /
 
 
 def encode_address(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> str | None:
-    """Return the address of a P2PKH, P2SH or witness scriptPubKey; None if the script has no address.
+    """Return the address of a P2PKH, P2SH or witness scriptPubKey, or None for any other script.
 
     Args:
         script: The scriptPubKey.
@@ -126,7 +126,7 @@ def bech32(hrp: str, values: bytes, of: int, limit: int = MAX_ADDRESS_LENGTH) ->
     `limit` characters.
     """
     if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
-        raise ParameterError(f"a human-readable part is lower-case printable ASCII, not {hrp[:100]!r}")
+        raise ParameterError(f"a human-readable part must be lower-case printable ASCII, not {hrp[:100]!r}")
     if max(values, default=0) > 31:
         raise ParameterError(f"a bech32 value must fit into 5 bits, not {max(values)}")
     if len(hrp) + len(values) + 7 > limit:
@@ -137,7 +137,7 @@ def bech32(hrp: str, values: bytes, of: int, limit: int = MAX_ADDRESS_LENGTH) ->
 
 
 def to_5_bits(data: bytes) -> bytes:
-    """Return the bits of `data` in groups of five. The last group is filled up with zeros."""
+    """Return the bits of `data` in groups of five. The last group is padded with zeros."""
     count = (len(data) * 8 + 4) // 5
     number = int.from_bytes(data, "big") << count * 5 - len(data) * 8
     return bytes(number >> 5 * left & 31 for left in range(count - 1, -1, -1))

@@ -1,6 +1,6 @@
 """Arguments of the kernel's functions: snapshots of bytes, which cannot change during a call, and integers in a range.
 
-The C twin is csrc/binding/arguments.h. The rule for bytes is in binding.h.
+The C twin is csrc/binding/arguments.h; binding.h explains the rule for bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spvfilter.errors import ParameterError
 def snapshot(data: object, argument: str = "") -> bytes:
     """Return `data` itself if it is bytes, else a copy of its buffer, because the buffer may change.
 
-    Raises TypeError if it has no buffer. The message begins with the name of the argument, if it is given.
+    Raises TypeError if it has no buffer. The message begins with the name of the argument, if that is given.
     """
     if type(data) is bytes:
         return data
@@ -65,7 +65,7 @@ def hash_of(given: object) -> bytes:
 
 
 def has_index(kind: type) -> bool:
-    """Return True if Python treats objects of a type as integers. It looks at neither the object nor its metaclass."""
+    """Return True if Python treats objects of a type as integers. Neither an object nor its metaclass matters."""
     return any("__index__" in vars(base) for base in kind.__mro__)
 
 

@@ -1,7 +1,7 @@
 """Arrow's C data interface: the structs of a producer, read through ctypes and checked.
 
-A producer is another library, which is not trusted: the values in its structs are checked before they are used. The
-interface does not contain the lengths of buffers. Like every consumer, this module must trust that a buffer is as long
+A producer is another library. It is not trusted: the values in its structs are checked before they are used. The
+interface does not give the lengths of buffers, so this module, like every consumer, must trust that a buffer is as long
 as the offsets and lengths say.
 
 Source: https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html.
@@ -111,7 +111,7 @@ class Type(NamedTuple):
     keys: KeyLayout
     """Layout of the keys, or of the numbers that refer to a dictionary."""
     values: KeyLayout | None
-    """Layout of the dictionary's values; None without a dictionary."""
+    """Layout of the dictionary's values, or None without a dictionary."""
     within: bool
     """True if the column is the only column of a table."""
 
@@ -137,7 +137,7 @@ def _format_of(schema: Schema) -> str:
 def type_of(schema: Schema) -> Type:
     """Return the type that a schema describes.
 
-    Raises ColumnError if the schema is malformed, TypeError for a type that cannot hold keys.
+    Raises ColumnError if the schema is malformed, and TypeError if the type cannot contain keys.
     """
     if not schema.release or schema.format is None:
         raise ColumnError("it has no format" if schema.release else "it was released", row=0, field="schema")
@@ -198,13 +198,13 @@ class ArrayRows:
         if array.null_count < -1 or array.null_count > array.length:
             raise self._error("null_count", f"{array.null_count} of {array.length}")
         if array.n_children:
-            raise self._error("children", f"{array.n_children} of them")
+            raise self._error("children", f"expected none, got {array.n_children}")
 
     def _check_buffers(self) -> None:
         array, layout = self._array, self.layout
         wanted, views, parts = _BUFFERS[layout.name], layout.name == "views", layout.name == "offsets"
         if not (wanted <= array.n_buffers <= _WIDEST if views else array.n_buffers == wanted):
-            raise self._error("buffers", f"{array.n_buffers} of them, not {wanted}")
+            raise self._error("buffers", f"expected {wanted}, got {array.n_buffers}")
         if not wanted:
             return
         if not array.buffers:
@@ -249,7 +249,7 @@ class ArrayRows:
         return self._integer(self._items + row * width, width, self.layout.signed)
 
     def key(self, row: int, shown: int) -> Key:
-        """Return the key in a row; None if it is null. `shown` is the number of the row for error messages."""
+        """Return the key in a row, or None if it is null. `shown` is the number of the row for error messages."""
         if self.layout.name == "nulls" or not self._is_valid(row):
             return None
         match self.layout.name:
@@ -296,7 +296,7 @@ class ArrayRows:
         return (self.key(row, row) for row in range(self.length))
 
     def named(self, values: ArrayRows) -> Iterator[Key]:
-        """Yield the keys of all rows, which are numbers of rows of a dictionary."""
+        """Yield the keys of all rows, which contain the numbers of rows in a dictionary."""
         for row in range(self.length):
             if not self._is_valid(row):
                 yield None
@@ -335,7 +335,7 @@ def column_of(type: Type, array: Array, first: int) -> KeyColumn:
 
 
 def _check_table(table: Array, first: int) -> None:
-    """Raise ColumnError unless this is a table of one column without nulls of its own."""
+    """Raise ColumnError unless this is a table with one column and without nulls of its own."""
 
     def refusal(field: str, message: str) -> ColumnError:
         return ColumnError(message, row=first, field=field)
@@ -343,7 +343,7 @@ def _check_table(table: Array, first: int) -> None:
     if not table.release:
         raise refusal("array", "it was released")
     if table.n_children != 1 or not table.children or not table.children[0]:
-        raise refusal("children", f"{table.n_children} of them, not 1")
+        raise refusal("children", f"expected 1, got {table.n_children}")
     if table.length < 0 or table.offset < 0 or table.length > _LONGEST or table.offset > _LONGEST:
         raise refusal("length", f"{table.length} from {table.offset}")
     if table.null_count and table.n_buffers > 0 and table.buffers and table.buffers[0]:

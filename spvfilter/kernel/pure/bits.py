@@ -1,4 +1,4 @@
-"""The cells of generic filters: bits, counters, and the operations on them. The readable reference."""
+"""The cells of generic filters: bits, counters, and the operations on them. This is the readable reference."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # 1 << n: a lookup takes less time than 
 class BitCore(Hashed):
     """A bit array with k hash functions. Bit b is `1 << (b & 7)` of byte `b >> 3`, as in BIP-37.
 
-    `buffer` has ⌈m/8⌉ bytes. An array without bits or functions contains every key, and adding a key does nothing. Core
-    does the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).
+    `buffer` is ⌈m/8⌉ bytes long. An array without bits or functions contains every key, and adding a key does nothing.
+    Core has done the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).
 
     Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size.
     """
@@ -45,7 +45,7 @@ class BitCore(Hashed):
         return self.cells
 
     def add(self, key: object, /) -> bool:
-        """Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.
+        """Set the bits of a key, and return True if the key was new, that is, if one of its bits was not set before.
 
         Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
         is read-only, CapacityError if there is no room.
@@ -95,10 +95,11 @@ class BitCore(Hashed):
 
         Args:
             keys: The batches.
-            nulls: How to handle nulls in a column, of masked values, and of None or NaN in an iterable: "raise" raises
-                an error, "skip" leaves them out. With a custom `encode` function, "raise" passes None to that function.
-            padding: How to handle the zeros at the end of byte strings in NumPy's S: "keep" for keys of the full width,
-                such as digests, "strip" for texts. S is an error without it.
+            nulls: How to handle nulls in a column, masked values, and None or NaN in an iterable: "raise" raises an
+                error, and "skip" leaves them out. With a custom `encode` function, "raise" passes None to that
+                function.
+            padding: How to handle the zeros at the end of NumPy's byte strings (S): "keep" for keys of the full width,
+                such as digests, or "strip" for texts. S is an error without it.
 
         Raises:
             TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys
@@ -128,7 +129,7 @@ class BitCore(Hashed):
         self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> bytes: ...
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
-        """Test a batch of keys as `update` accepts it. Return one byte for each key: 1 if it is contained, else 0.
+        """Test a batch of keys, as `update` accepts it, and return one byte for each key: 1 if it is contained, else 0.
 
         For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean
         Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of
@@ -145,7 +146,7 @@ class BitCore(Hashed):
     def union_set_bits(self, other: BitCore, /) -> int:
         """Return the number of bits that are 1 in this array or in the other one.
 
-        Raises MismatchError for an array of a different shape, TypeError for other objects.
+        Raises MismatchError for an array of a different shape, and TypeError for other objects.
         """
         self._same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
@@ -161,9 +162,9 @@ class BitCore(Hashed):
         return [self._set_between(first, first + span) for first, span in self._spans]
 
     def _set_between(self, first: int, end: int) -> int:
-        """Return the number of set bits from `first` to before `end`.
+        """Return the number of set bits from `first` up to, but not including, `end`.
 
-        It counts the bytes that contain these bits, and subtracts the other bits in the first and last byte.
+        It counts the bits of all bytes that contain them, and subtracts the other bits in the first and the last byte.
         """
         if first == end:
             return 0
@@ -214,7 +215,7 @@ class CounterCore(Hashed):
     in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.
 
     A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)
-    keeps it: the number of keys that it counts is no longer known, so it is never decremented.
+    keeps it: nobody knows any more how many keys it counts, so it is never decremented.
 
     Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size.
     """
@@ -238,7 +239,7 @@ class CounterCore(Hashed):
         counter_bits: int = 4,
     ) -> None:
         if not hasattr(self, "_positions"):  # else the base class raises
-            expected = "counter_bits is 4, 8 or 16"
+            expected = "counter_bits must be 4, 8 or 16"
             self.counter_bits: int = whole(counter_bits, 4, 16, expected)
             if self.counter_bits not in COUNTER_BITS:
                 raise ParameterError(f"{expected}: {self.counter_bits}")
@@ -280,7 +281,7 @@ class CounterCore(Hashed):
                 self._set(view, cell, value + step)
 
     def add(self, key: object, /) -> bool:
-        """Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.
+        """Increment the counters of a key, and return True if the key was new, that is, if one of its counters was 0.
 
         Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
         is read-only, CapacityError if there is no room.
@@ -301,7 +302,7 @@ class CounterCore(Hashed):
     def remove(self, key: object, /) -> None:
         """Decrement the counters of a key.
 
-        Raises KeyError for a key that is not contained, because removing it could lose other keys. Raises TypeError,
+        Raises KeyError if the key is not contained, because removing it could lose other keys. Raises TypeError,
         KeyRangeError and ReadOnlyError as `add` does.
         """
         cells = set(self._positions(self._encode(key)))
@@ -320,7 +321,7 @@ class CounterCore(Hashed):
     def count(self, key: object, /) -> int:
         """Return an upper bound on how often the key was added: the smallest of its counters.
 
-        A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a
+        If the result is `counter_limit`, the key was added that often or more. Raises TypeError or KeyRangeError for a
         key that does not fit the filter's encoding.
         """
         return min(map(self._get, self._positions(self._encode(key))), default=self.counter_limit)
@@ -358,7 +359,7 @@ class CounterCore(Hashed):
         return sum(used.count(1) for used in self._used())
 
     def _used(self) -> Iterator[bytes]:
-        """Yield for each chunk of the cells one byte for each counter: 1 if the counter is not 0."""
+        """Yield, for each chunk of the cells, one byte for each counter: 1 if the counter is not 0."""
         for chunk in map(bytes, chunks(self._view)):
             match self.counter_bits:
                 case 4:
@@ -374,7 +375,7 @@ class CounterCore(Hashed):
     def __ior__(self, other: CounterCore) -> Self:
         """Add the counters of the other array to these. A sum is at most `counter_limit`.
 
-        Raises MismatchError for an array of a different shape, ReadOnlyError if the memory is read-only.
+        Raises MismatchError for an array of a different shape, and ReadOnlyError if the memory is read-only.
         """
         if not isinstance(other, CounterCore):
             return NotImplemented

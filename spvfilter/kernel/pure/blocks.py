@@ -1,6 +1,6 @@
 """Blocks and transactions: walking, txids, block checks, the BIP-37 relevance test.
 
-The readable reference: the C twin returns exactly the same results. Offsets are absolute in the buffer that is passed.
+This is the readable reference; the C twin returns exactly the same results. Offsets count from the start of the buffer.
 A scan returns only after it has read the whole block, so that it never reports hits of a malformed block.
 """
 
@@ -132,16 +132,16 @@ def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
 
 
 def parse_tx(raw: bytes, /) -> TxSpan:
-    """Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."""
+    """Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and if there are trailing bytes."""
     raw = snapshot(raw)
     tx = walk_tx(raw)
-    if tx.end != len(raw):
-        raise FormatError(f"{len(raw) - tx.end} trailing bytes", offset=tx.end, field="transaction")
+    if left := len(raw) - tx.end:
+        raise FormatError(f"{left} trailing byte{'' if left == 1 else 's'}", offset=tx.end, field="transaction")
     return tx
 
 
 def spent_outpoints(raw: bytes, /) -> list[bytes]:
-    """The outpoints (36 bytes each) that the one transaction in `raw` spends. Raises FormatError as parse_tx does."""
+    """Return the outpoints, 36 bytes each, that a transaction spends. Raises FormatError as parse_tx does."""
     raw = snapshot(raw)
     return [raw[at : at + OUTPOINT_SIZE] for at, _, _ in parse_tx(raw).inputs]
 
@@ -150,7 +150,7 @@ def walk_block(raw: bytes, /) -> Iterator[TxSpan]:
     """Yield the transactions of the block that fills `raw`, in order.
 
     The iterator raises FormatError for a short header, a block without transactions, a transaction that walk_tx
-    refuses, and trailing bytes. Iterate to the end before you trust the transactions that it yielded.
+    refuses, and trailing bytes. Iterate to the end before you trust any transaction that it yields.
     """
     return _walk(snapshot(raw))
 
@@ -165,8 +165,8 @@ def _walk(raw: bytes) -> Iterator[TxSpan]:
         tx = walk_tx(raw, cursor)
         cursor = tx.end
         yield tx
-    if cursor != len(raw):
-        raise FormatError(f"{len(raw) - cursor} trailing bytes", offset=cursor, field="block")
+    if left := len(raw) - cursor:
+        raise FormatError(f"{left} trailing byte{'' if left == 1 else 's'}", offset=cursor, field="block")
 
 
 def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
@@ -174,7 +174,7 @@ def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
 
     The txid is the hash of these bytes.
 
-    Raises ParameterError for a span that does not belong to a transaction in `raw`.
+    Raises ParameterError if the span does not belong to a transaction in `raw`.
     """
     raw = _spanned(raw, tx)
     if not tx.witness:
@@ -196,7 +196,7 @@ def wtxid(raw: bytes, tx: TxSpan) -> bytes:
 
 
 def _spanned(raw: bytes, tx: TxSpan) -> bytes:
-    """Return the bytes of `raw`. The three offsets of the span must lie in it, in their order.
+    """Return the bytes of `raw`, after checking that the span's three offsets lie in it, in order.
 
     Raises TypeError, ParameterError.
     """
@@ -229,7 +229,7 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
 def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
     """Return the merkle branches of leaves: the hashes that a leaf's path is paired with, deepest first.
 
-    A branch has 32 bytes for each level below the root. A level with an odd number of hashes repeats its last hash.
+    A branch is 32 bytes long for each level below the root. A level with an odd number of hashes repeats its last hash.
 
     Args:
         leaves: All leaves of the tree, concatenated, as `block_txids` returns them.
@@ -263,7 +263,7 @@ def block_txids(raw: bytes, /) -> bytes:
 
 
 def check_block(raw: bytes, /) -> None:
-    """Check that a block's header commits to its transactions, and that the witness commitment fits their witnesses.
+    """Check that a block's header commits to its transactions, and that the witness commitment matches their witnesses.
 
     A block without any witness needs no commitment: before the activation of segwit, outputs that look like a
     commitment have no meaning.
@@ -347,7 +347,7 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
 
 
 def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
-    """Return True if a node's filter matches a transaction, and the filter's bits after it.
+    """Return whether a node's filter matches a transaction, and the filter's bits after it.
 
     Args:
         raw: The transaction.
@@ -379,7 +379,7 @@ def _flags(flags: int) -> int:
 def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: int) -> bool:
     """Test a transaction as Core's CBloomFilter::IsRelevantAndUpdate (bloom.cpp) does.
 
-    It tests the txid, then the outputs with updates of the filter, then the inputs without updates.
+    It tests the txid, then the outputs, which may update the filter, then the inputs, which do not.
     """
     if not core.bits:
         return True
@@ -423,7 +423,7 @@ def is_p2pk(script: bytes, /) -> bool:
 
 
 def null_data(script: bytes) -> bytes:
-    """Return the first push of an OP_RETURN output, directly after OP_RETURN; b"" for any other script.
+    """Return the first push of an OP_RETURN output, directly after OP_RETURN, or b"" for any other script.
 
     OP_1 to OP_16 push the byte of their number, and OP_1NEGATE pushes 81, the number -1 in a script.
     """
@@ -435,7 +435,7 @@ def null_data(script: bytes) -> bytes:
 
 
 def _pushed_number(opcode: int) -> bytes | None:
-    """Return the byte that OP_1NEGATE and OP_1 to OP_16 push; None for another opcode."""
+    """Return the byte that OP_1NEGATE and OP_1 to OP_16 push, or None for another opcode."""
     if opcode == _OP_1NEGATE:
         return b"\x81"
     return bytes((opcode - _OP_1 + 1,)) if _OP_1 <= opcode <= _OP_16 else None

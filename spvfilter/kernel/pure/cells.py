@@ -58,7 +58,7 @@ def _number(size: int, signed: bool) -> Callable[[object], bytes]:
         try:
             return int.to_bytes(_integer(key), size, "little", signed=signed)
         except OverflowError:
-            raise KeyRangeError(f"the int is outside the range of {name}, which the filter takes") from None
+            raise KeyRangeError(f"the int is outside the range of {name}, the type of the filter's keys") from None
 
     return encode
 
@@ -80,7 +80,7 @@ _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
 
 
 def encoder_of(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
-    """Return the function that encodes keys. Raises ParameterError unless `own` is given exactly for CALLABLE."""
+    """Return the function that encodes keys. Raises ParameterError unless `own` is given for CALLABLE alone."""
     if (encoding is Encoding.CALLABLE) != (own is not None):
         raise ParameterError("the encoding must be CALLABLE if `encode` is given, and only then")
     if own is None:
@@ -93,7 +93,7 @@ def _position_function(
 ) -> Callable[[bytes], Iterable[int]]:
     """Return the function from an encoded key to its cells, one for each hash function.
 
-    `spans` has for each hash function the first cell and the number of its cells.
+    `spans` contains the first cell and the number of cells of each hash function.
     """
     seed = int.from_bytes(key[:4], "little")
     if not spans or not spans[0][1]:
@@ -125,7 +125,7 @@ def _spread(
     For function i, x = h1 + i * (h2 | 1). Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). The
     multiplication by REMIX mixes x again, so that a filter with a small m is as good.
 
-    All cells are computed at once, in 128-bit lanes of one integer, which takes half the time of a loop.
+    All cells are computed together, in 128-bit lanes of one integer, which takes half the time of a loop.
     """
 
     def lanes(values: Iterable[int]) -> int:
@@ -151,15 +151,15 @@ class Hashed:
     - `key` is the key of the family, 16 bytes. It is a SipHash key, or begins with the tweak or seed as u32 little
       endian.
     - `partitioned` gives function i the i-th plane of m/k cells; m must be a multiple of k.
-    - `buffer` contains the cells and is used in place, not copied. None makes the filter allocate memory that is all
-      zero.
+    - `buffer` contains the cells and is used in place, not copied. If it is None, the filter allocates zeroed memory.
     - `private` promises that only this object writes to the buffer until `buffer` is read. Memory that the filter
       allocated is always private.
 
     The compiled twin's batches run without the GIL. On private memory they need no atomic operations while one thread
     writes. On other memory they set bits by atomic OR, and count by compare-and-exchange of the byte. Threads, and
-    processes that map the same memory, then lose none of each other's writes. The reference is for one thread at a
-    time.
+    processes that map the same memory, then lose none of each other's writes.
+
+    Only one thread at a time may use the reference.
     """
 
     _CELLS: ClassVar[str]  # The name of the cells in errors.
@@ -195,7 +195,7 @@ class Hashed:
         self.partitioned: bool = bool(partitioned)
         cells, hash_funcs, partitioned = self.cells, self.hash_funcs, self.partitioned
         if partitioned and not hash_funcs:
-            raise ParameterError("a partitioned layout has at least one hash function")
+            raise ParameterError("a partitioned layout needs at least one hash function")
         if self.family is Family.SPLIT_BLOCK:
             foreign.check_blocks(cells, hash_funcs, partitioned)
         self.key: bytes = snapshot(key, "key")
@@ -219,8 +219,8 @@ class Hashed:
     def buffer(self) -> Buffer:
         """The buffer that contains the cells: the caller's buffer, or a memoryview of the filter's own memory.
 
-        Setting it replaces the cells by those of another buffer of the same size. It returns when no thread writes to
-        the old buffer any more. Raises ParameterError for a buffer that has the wrong size or is not contiguous.
+        Setting it replaces the cells with those of another buffer of the same size, and returns once no thread writes
+        to the old buffer any more. Raises ParameterError for a buffer that has the wrong size or is not contiguous.
         """
         return self._buffer
 
@@ -232,7 +232,7 @@ class Hashed:
 
     @property
     def room(self) -> int | None:
-        """Number of new keys that may be added before room is made; None (the default) for no limit.
+        """Number of new keys that may be added before room is made, or None (the default) for no limit.
 
         A new key decrements it, and removing the last copy of a key increments it. -1 means unknown, which is the value
         after `|=`, `&=`, `clear` and setting the buffer. Raises ParameterError for a number below -1.
@@ -246,9 +246,9 @@ class Hashed:
         )
 
     def _make_room(self) -> None:
-        """Called before a new key is added if `room` is 0 or unknown. A derived class sets `room`, or raises an error.
+        """Make space for a new key, before it is added, if `room` is 0 or unknown.
 
-        Here it raises CapacityError.
+        A derived class sets `room` or raises an error; the base class raises CapacityError.
         """
         raise CapacityError("there is no room for another key")
 
@@ -295,7 +295,7 @@ class Hashed:
         return self._view
 
     def _same_shape(self, other: Hashed, /) -> None:
-        """Check that both filters have cells of the same kind and put every key into the same cells.
+        """Check that both filters have the same kind of cells and map every key to the same cells.
 
         Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of a different
         kind and for other objects.
@@ -315,8 +315,8 @@ class Hashed:
 def flat_view(buffer: Buffer, size: int) -> memoryview:
     """Return the buffer as bytes.
 
-    Raises TypeError for an object without a buffer, ParameterError unless it is contiguous and has exactly `size`
-    bytes.
+    Raises TypeError for an object without a buffer, and ParameterError unless it is contiguous and exactly `size` bytes
+    long.
     """
     try:
         view = memoryview(buffer)

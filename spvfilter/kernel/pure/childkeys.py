@@ -17,7 +17,7 @@ _Point = tuple[int, int] | None  # None is the point at infinity.
 def child_keys(parent: bytes, tweaks: bytes, /) -> bytes:
     """Return the compressed public keys of a parent key plus each tweak times the generator, 33 bytes each.
 
-    The result is 33 zeros for a tweak that is too large for a private key, and for a sum that is the point at infinity.
+    The result is 33 zeros if a tweak is too large for a private key or a sum is the point at infinity.
 
     Args:
         parent: A compressed public key.

@@ -1,4 +1,4 @@
-"""Columns as lines of CSV or JSON. The readable reference."""
+"""Columns as lines of CSV or JSON. This is the readable reference."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def column_lines(
 ) -> bytes:
     """Return the rows of columns as lines of CSV without a header (0), or as JSON lines (1).
 
-    Bytes and hashes are in hex. Booleans are true or false. A row without a value has an empty cell, or null. A cell of
-    CSV has quotes only if it needs them.
+    Bytes and hashes are in hex. Booleans are true or false. A row without a value has an empty cell, or null. A CSV
+    cell is quoted only if necessary.
 
     Args:
         form: 0 for CSV, 1 for JSON lines.
-        names: The names of the columns, which JSON lines show.
+        names: The names of the columns, which appear in JSON lines.
         layouts: The layout of each column, as in blocktables.Layout, but not FLOAT64.
         columns: The columns, as `block_columns` returns them. Texts are UTF-8.
 
     Raises:
-        ParameterError: A number of items differs, a layout has no lines, or a column does not fit its rows.
+        ParameterError: The numbers of items differ, a layout cannot be written, or a column does not fit its rows.
         TypeError: An argument has the wrong type.
     """
-    chosen = whole(form, 0, _FORMS - 1, "a form is 0 or 1")
+    chosen = whole(form, 0, _FORMS - 1, "a form must be 0 or 1")
     shown, kinds, given = [_encoded(name) for name in names], [_layout(each) for each in layouts], list(columns)
     if not len(shown) == len(kinds) == len(given):
         raise ParameterError(f"{len(shown)} names and {len(kinds)} layouts for {len(given)} columns")
@@ -49,12 +49,12 @@ def column_lines(
     rows = 0
     for number, (kind, column) in enumerate(zip(kinds, given, strict=True)):
         if not isinstance(column, tuple) or len(column) != 4:
-            raise TypeError(f"a column is a tuple of four items, not {type(column).__name__}")
+            raise TypeError(f"a column must be a tuple of four items, not {type(column).__name__}")
         length = whole(column[0], 0, _MOST_ROWS, "not a number of rows")
         rows = length if not number else rows
         found = _values(kind, length, column, is_csv=chosen == _CSV) if length == rows else None
         if found is None:
-            raise ParameterError(f"column {number} does not fit {rows} rows")
+            raise ParameterError(f"column {number} does not have {rows} rows")
         values.append(found)
     if not values:
         return b""
@@ -74,19 +74,19 @@ def _encoded(name: object) -> bytes:
 
 
 def _layout(given: object) -> Layout:
-    """Return a layout. Raises TypeError if it is not a str, ParameterError if it has no lines."""
+    """Return a layout. Raises TypeError if it is not a str, and ParameterError if it cannot be written as lines."""
     if not isinstance(given, str):
         raise TypeError(f"a layout must be a str, not {type(given).__name__}")
     found = next((layout for layout in _LAYOUTS if layout == given), None)
     if found is None:
-        raise ParameterError(f"no lines of the layout {given[:100]}")
+        raise ParameterError(f"cannot write lines of the layout {given[:100]}")
     return found
 
 
 def _values(
     kind: Layout, rows: int, column: ColumnBuffers | tuple[object, ...], *, is_csv: bool
 ) -> list[bytes | None] | None:
-    """Return the values of a column as lines show them; None if the column does not fit its rows."""
+    """Return the values of a column as lines show them, or None if the column does not fit its rows."""
     validity, offsets = (None if each is None else snapshot(each) for each in column[1:3])
     data = snapshot(column[3])
     if validity is not None and len(validity) < (rows + 7) // 8:
@@ -101,7 +101,7 @@ def _values(
 
 
 def _pieces(kind: Layout, rows: int, offsets: bytes | None, data: bytes) -> list[bytes | int | bool] | None:
-    """Return the values of a column; None if the column does not fit its rows."""
+    """Return the values of a column, or None if the column does not fit its rows."""
     if kind in (Layout.BINARY, Layout.TEXT):
         if offsets is None or len(offsets) != 4 * (rows + 1):
             return None
@@ -131,5 +131,5 @@ def _shown(kind: Layout, value: bytes | int | bool, *, is_csv: bool) -> bytes:
 
 
 def _json_escaped(text: bytes) -> bytes:
-    """Return a text as it stands between the quotes of a JSON string."""
+    """Return a text escaped for use between the quotes of a JSON string."""
     return _ESCAPED.sub(lambda found: b"\\" + found[0] if found[0] in b'"\\' else b"\\u%04x" % found[0][0], text)

@@ -1,4 +1,4 @@
-"""Columns of keys: buffers of every format that can hold keys, and the rows of any column as keys."""
+"""Columns of keys: buffers of every format that can contain keys, and the rows of any column as keys."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
 
 
 def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | None = None) -> KeyColumn:
-    """Return the column in a buffer. Raises TypeError for a buffer that cannot hold keys of this encoding.
+    """Return the column in a buffer. Raises TypeError if the buffer cannot contain keys of this encoding.
 
     If `strict`, the items must have the type that `add` takes. Otherwise rows of bytes, and integers of a fixed size,
     are taken as their bytes. Byte strings (NumPy's S) keep the zeros at their end if `keeps`, and lose them if it is
-    False. None is an error, because nobody can see whether these zeros belong to the keys.
+    False. None is an error, because nobody can tell whether these zeros belong to the keys.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
         raise TypeError("a buffer of keys must not contain pointers (suboffsets)")
@@ -90,7 +90,8 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
         case _:
             wanted = "an iterable of keys for `encode`, or a row of text, byte strings or integers"
     raise TypeError(
-        f"a batch of keys for this filter is {wanted}, not a buffer of {view.format!r} with {view.ndim} dimension(s)"
+        f"a batch of keys for this filter must be {wanted}, not a buffer of {view.format!r} with {view.ndim}"
+        " dimension(s)"
     )
 
 
@@ -126,8 +127,8 @@ def opened(
 
     A null that is skipped is None. The function takes one byte for each key. `BitCore.update` documents the formats.
 
-    Raises TypeError for bytes, bytearray and str, which are single keys, and for a buffer that cannot hold keys. Raises
-    ParameterError if `nulls` is neither "raise" nor "skip", or `padding` is neither "keep" nor "strip".
+    Raises TypeError for bytes, bytearray and str, which are single keys, and for a buffer that cannot contain keys.
+    Raises ParameterError if `nulls` is neither "raise" nor "skip", or `padding` is neither "keep" nor "strip".
     """
     skip = columns.skips(nulls)
     reader = KeyReader(encode, encoding, skip, columns.keeps(padding))
@@ -184,7 +185,7 @@ class KeyReader(Generic[Encoded]):
     def column(self, column: KeyColumn) -> Iterator[Encoded | None]:
         """Yield the keys of a column.
 
-        Raises TypeError for a null that is not skipped, KeyRangeError for a number that does not fit the encoding.
+        Raises TypeError for a null that is not skipped, and KeyRangeError for a number that does not fit the encoding.
         """
         check_kind(column.kind, self._encoding)
         for row, key in enumerate(column.rows(self._rows), self._rows):

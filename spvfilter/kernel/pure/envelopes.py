@@ -1,10 +1,10 @@
-"""Inscriptions in the witness of an input, as ord reads them. The readable reference.
+"""Inscriptions in the witness of an input, as ord reads them. This is the readable reference.
 
-An envelope stands in the script of a taproot script path: OP_FALSE OP_IF "ord" …pushes… OP_ENDIF. Its pushes are pairs
-of a tag and a value. Tag 1 is the content type. An empty push in the place of a tag says that all later pushes are the
+An envelope occurs in the script of a taproot script path: OP_FALSE OP_IF "ord" …pushes… OP_ENDIF. Its pushes are pairs
+of a tag and a value. Tag 1 is the content type. An empty push in place of a tag means that all later pushes are the
 body.
 
-An opcode that pushes nothing ends an envelope without result. A script that ends in the middle of a push has none.
+An envelope with an opcode that pushes nothing does not count. A script that ends within a push has no envelopes.
 
 Source: ordinals/ord, src/inscriptions/envelope.rs, and its handbook, "Inscriptions".
 """
@@ -27,13 +27,13 @@ class Inscription(NamedTuple):
     envelopes: int
     """Number of envelopes in the script, at least 1."""
     content_type: bytes | None
-    """Content type of the first one; None without tag 1."""
+    """Content type of the first inscription, or None without tag 1."""
     body: bytes | None
-    """Body of the first one; None if it has none."""
+    """Body of the first inscription, or None if it has none."""
 
 
 def leaf_script(witness: bytes) -> bytes | None:
-    """Return the script of a taproot script path in a serialized witness stack; None if there is none.
+    """Return the script of a taproot script path in a serialized witness stack, or None if there is none.
 
     The stack is read as a script path whatever output it spends, as ord does. BIP-341 defines the annex.
     """
@@ -51,7 +51,7 @@ def leaf_script(witness: bytes) -> bytes | None:
 
 
 def inscription_in(script: bytes) -> Inscription | None:
-    """Return the inscription of a script; None if it has none."""
+    """Return the inscription of a script, or None if it has none."""
     found: list[list[bytes]] = []
     at = 0
     while at < len(script):
@@ -81,7 +81,7 @@ def content_hash(body: bytes) -> bytes:
 
 
 def _envelope(script: bytes, at: int) -> tuple[list[bytes] | None, int]:
-    """Return the pushes of the envelope after its OP_FALSE, or None, and the offset after it; -1 if a push is cut."""
+    """Return the pushes of the envelope after its OP_FALSE, or None, and the offset after it (-1 if a push is cut)."""
     pushes: list[bytes] = []
     step = 0  # 0 before OP_IF, 1 before the mark, 2 in the envelope
     while at < len(script):

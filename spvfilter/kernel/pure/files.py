@@ -1,6 +1,6 @@
 """read_at and ReadBuffer: reading blocks from files, including files that are XORed with a key.
 
-The readable reference.
+This is the readable reference.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class ReadBuffer:
 
 
 def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
-    """Read up to `size` bytes of an open file and XOR them with `key`. At the end of the file there may be fewer bytes.
+    """Read up to `size` bytes of an open file and XOR them with `key`. Fewer are read at the end of the file.
 
     Args:
         descriptor: File descriptor of the open file.
         offset: Offset of the first byte in the file.
         size: Number of bytes, at most MAX_BLOCK_SIZE.
-        key: 8-byte key that is repeated from the start of the file; or empty bytes.
+        key: 8-byte key that is repeated from the start of the file, or empty bytes.
 
     Raises:
         ParameterError: The key has the wrong size, a number is negative, or the size is too large.

@@ -75,8 +75,8 @@ def murmur64a(data: bytes, seed: int) -> int:
 def spark_murmur(data: bytes, seed: int) -> int:
     """Return Spark's murmur3 x86_32 of the data.
 
-    It is the published murmur3 for whole words. Each byte after the last whole word is a word of its own, sign
-    extended.
+    For whole words, it is the published murmur3. Each byte after the last whole word is hashed as a word of its own,
+    sign-extended.
     """
     whole = len(data) & ~3
     hashed = seed
@@ -104,7 +104,7 @@ def check_blocks(cells: int, hash_funcs: int, partitioned: bool) -> None:
         or not 1 <= cells // SPLIT_BLOCK_BITS <= _MOST_BLOCKS
     ):
         raise ParameterError(
-            "a split-block filter has 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned"
+            "a split-block filter must have 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned"
         )
 
 
@@ -133,7 +133,7 @@ def _in_block(hashed: int, blocks: int) -> Iterator[int]:
 
 
 def _spark_v1(data: bytes, seed: int) -> Iterator[int]:
-    """Yield h1 + i h2 in 32 bits, for i from 1; negative results are complemented."""
+    """Yield h1 + i h2 in 32 bits, for i from 1, complemented if negative."""
     place = spark_murmur(data, seed)
     step = spark_murmur(data, place)
     while True:
@@ -142,7 +142,7 @@ def _spark_v1(data: bytes, seed: int) -> Iterator[int]:
 
 
 def _spark_v2(data: bytes, seed: int) -> Iterator[int]:
-    """Yield h1 (2^31 - 1) + i h2 in 64 bits, for i from 1; negative results are complemented."""
+    """Yield h1 (2^31 - 1) + i h2 in 64 bits, for i from 1, complemented if negative."""
     start = spark_murmur(data, seed)
     step = _signed(spark_murmur(data, start))
     place = _signed(start) * ((1 << 31) - 1) & _M64

@@ -1,6 +1,6 @@
-"""Framing of P2P messages: the sound messages at the head of a stream, and the filters in them.
+"""Framing of P2P messages: the valid messages at the start of a stream, and the filters in them.
 
-The readable reference.
+This is the readable reference.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Filters: TypeAlias = list[tuple[bytes, bytes]]  # Pairs of block hash and filter
 
 
 def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]], int]:
-    """Return the sound messages at the head of a stream, and the number of bytes that they take.
+    """Return the valid messages at the start of a stream, and the number of bytes that they take.
 
-    Reading stops before the first message that is incomplete or not sound. A message is not sound if it has
+    Reading stops before the first message that is incomplete or invalid. A message is invalid if it has
 
-    - another magic,
+    - a different magic,
     - a payload of more than 4,000,000 bytes,
     - a command other than 1 to 12 printable ASCII characters padded with NULs,
     - a wrong checksum (the first 4 bytes of sha256d(payload)).
 
     Returns:
-        Command and payload of each message, and the number of bytes of these messages with their envelopes.
+        The command and the payload of each message, and the number of bytes of these messages with their envelopes.
 
     Raises:
         ParameterError: The magic is not 4 bytes long.
@@ -57,8 +57,7 @@ def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes
     The item is a pair: a list with the block hash and the filter of each message, and the number of bytes of these
     messages.
 
-    A cfilter message is an item of its own if it has another filter type. The same holds if block hash, length and
-    filter (BIP-157 § cfilter) do not take up exactly the payload.
+    A cfilter message is an item of its own if its filter type differs or its payload is malformed (BIP-157 § cfilter).
 
     Raises ParameterError unless the magic is 4 bytes long.
     """
@@ -82,7 +81,7 @@ def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes
 
 
 def _basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
-    """Return the block hash and the filter of a cfilter payload; None if it is not a well-formed basic filter.
+    """Return the block hash and the filter of a cfilter payload, or None if it is not a well-formed basic filter.
 
     The payload is type (u8), block hash, length (CompactSize) and filter (BIP-157).
     """
@@ -97,6 +96,6 @@ def _basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _command(name: bytes) -> str | None:
-    """Return the command in its 12 bytes; None if it is not valid (Core CMessageHeader::IsMessageTypeValid)."""
+    """Return the command in a 12-byte field, or None if it is not valid (Core CMessageHeader::IsMessageTypeValid)."""
     text = name.rstrip(b"\0")
     return text.decode("ascii") if text and all(0x20 <= byte < 0x7F for byte in text) else None

@@ -1,4 +1,4 @@
-"""Binary fuse filters: static filters of fingerprints. The readable reference.
+"""Binary fuse filters: static filters of fingerprints. This is the readable reference.
 
 Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022), with three cells for a key.
 
@@ -14,8 +14,8 @@ other two cells are in the two segments after that:
 
 A key is contained if the XOR of its three cells is its fingerprint.
 
-The build looks for a cell that only one key uses. That key is removed, and its cell will be set last. This repeats
-until no key is left; if keys are left, the seed has failed. The cells are then set in the opposite order.
+Building looks for a cell that only one key uses, and removes that key, whose cell will be set last. It repeats this
+until no such cell is left. If keys remain, the seed has failed; otherwise the cells are set in the opposite order.
 
 Cells are visited in a fixed order, so the table depends only on the set of hashes, the seed and the shape.
 """
@@ -49,21 +49,21 @@ _MAX_CELLS = (1 << 32) - 1  # The compiled twin has 32-bit numbers of cells.
 
 
 class _Shape:
-    """The shape of a table. Raises ParameterError for numbers out of range."""
+    """The shape of a table. Raises ParameterError if a number is out of range."""
 
     __slots__ = ("length", "prints", "seed", "segments")
 
     def __init__(self, fingerprint_bits: int, seed: int, segment_length: int, segments: int) -> None:
         self.prints = whole(fingerprint_bits, 8, 32, "a fingerprint must be 8, 16 or 32 bits long")
         self.seed = whole(seed, 0, 0xFFFFFFFF, "seed is not a u32")
-        self.length = whole(segment_length, 1, MAX_SEGMENT, "a segment has from 1 to 2^18 cells")
+        self.length = whole(segment_length, 1, MAX_SEGMENT, "a segment must have from 1 to 2^18 cells")
         self.segments = whole(segments, 0, 0xFFFFFFFF, "segments is not a u32")
         if self.prints not in (8, 16, 32):
             raise ParameterError(f"a fingerprint must be 8, 16 or 32 bits long: {self.prints}")
         if self.length & (self.length - 1):
-            raise ParameterError(f"the cells of a segment are a power of two: {self.length}")
+            raise ParameterError(f"the cells of a segment must be a power of two: {self.length}")
         if self.cells > _MAX_CELLS:
-            raise ParameterError(f"a table has less than 2^32 cells: {self.cells}")
+            raise ParameterError(f"a table must have fewer than 2^32 cells: {self.cells}")
 
     @property
     def cells(self) -> int:
@@ -93,7 +93,7 @@ class FuseCore:
 
     A table without segments contains no key, and has no cells.
 
-    - `fingerprint_bits` is 8, 16 or 32. A key that was not added is reported with the probability 2^-fingerprint_bits.
+    - `fingerprint_bits` is 8, 16 or 32. A key that was not added is reported with probability 2^-fingerprint_bits.
     - `seed`, `segment_length` and `segments` are the arguments of `fuse_build`.
     - `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.
     - `buffer` contains the fingerprints, little endian, and is used in place, not copied.
@@ -127,7 +127,7 @@ class FuseCore:
         shape = _Shape(fingerprint_bits, seed, segment_length, segments)
         self.family: Family = Family(family)
         if self.family not in (Family.FAST, Family.SIPHASH, Family.CUSTOM):
-            raise ParameterError("a static filter takes FastHash, SipHash or CustomHash: it needs 64-bit hashes")
+            raise ParameterError("a static filter needs 64-bit hashes: use FastHash, SipHash or CustomHash")
         self.key: bytes = snapshot(key, "key")
         if len(self.key) != 16:
             raise ParameterError(f"a hash family's key must be 16 bytes long, not {len(self.key)}")
@@ -157,7 +157,7 @@ class FuseCore:
 
     @property
     def segments(self) -> int:
-        """Number of segments in which a key's first cell can be; 0 for a table without keys."""
+        """Number of segments in which a key's first cell can be, or 0 for a table without keys."""
         return self._shape.segments
 
     @property
@@ -226,14 +226,14 @@ def _hash_function(family: Family, key: bytes, custom: Callable[[bytes], int] | 
 def _numbers(hashes: Buffer) -> Iterator[int]:
     raw = snapshot(hashes)
     if len(raw) % 8:
-        raise ParameterError(f"hashes are 8 bytes long, and {len(raw)} bytes are not a multiple of that")
+        raise ParameterError(f"hashes must be 8 bytes long each, not {len(raw)} bytes in all")
     return (int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8))
 
 
 def fuse_merge(hashes: Buffer, /) -> bytes:
     """Return the distinct hashes among `hashes`, 8 bytes each, in any order.
 
-    Raises TypeError for an object that is not bytes-like, ParameterError for a size that is not a multiple of 8.
+    Raises TypeError if the object is not bytes-like, and ParameterError if its size is not a multiple of 8.
     """
     return b"".join(hash.to_bytes(8, "little") for hash in dict.fromkeys(_numbers(hashes)))
 
@@ -241,7 +241,7 @@ def fuse_merge(hashes: Buffer, /) -> bytes:
 def fuse_build(
     hashes: Buffer, fingerprint_bits: int, seed: int, segment_length: int, segments: int, buffer: Buffer
 ) -> bool:
-    """Build the table of a binary fuse filter in `buffer`. Return False if the seed fails: try the next seed then.
+    """Build the table of a binary fuse filter in `buffer`. Return False if the seed fails; then try the next one.
 
     Args:
         hashes: Distinct 64-bit hashes of the keys, 8 bytes each, little endian.
@@ -261,7 +261,7 @@ def fuse_build(
     numbers = list(_numbers(hashes))
     view = memoryview(buffer)
     if view.readonly or not view.c_contiguous:
-        raise BufferError("a table is built in memory that is writable and contiguous")
+        raise BufferError("a table must be built in writable, contiguous memory")
     if view.nbytes != shape.size:
         raise ParameterError(f"expected a buffer of {shape.size} bytes, not {view.nbytes}")
     order, sums = _peeled(shape, numbers)
@@ -277,7 +277,7 @@ def fuse_build(
 
 
 def _peeled(shape: _Shape, hashes: list[int]) -> tuple[list[int], list[int]]:
-    """Return the cells to set, the last one first. Also return a list that has the x of its key for each of them."""
+    """Return the cells to set, last one first, and a list with the x of each cell's key."""
     sums, counts = [0] * shape.cells, [0] * shape.cells
     order: list[int] = []
     for x in map(shape.mixed, hashes) if shape.cells else ():

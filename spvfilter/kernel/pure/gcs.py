@@ -1,8 +1,8 @@
-"""Golomb-coded sets: building, checking and querying them. The readable reference.
+"""Golomb-coded sets: building, checking and querying them. This is the readable reference.
 
-A set of N items is N as CompactSize, then the differences of the sorted values siphash(item) · N·M >> 64. A difference
-is its quotient by 2^P in unary (ones, then a zero), then P bits of remainder, most significant bit first. The last byte
-is padded.
+A set of N items is N as a CompactSize, then the differences of the sorted values siphash(item) · N·M >> 64. A
+difference is its quotient by 2^P in unary (ones, then a zero), then P bits of remainder, most significant bit first.
+The last byte is padded.
 
 Source: BIP-158 § Golomb-Coded Sets; Core blockfilter.cpp.
 """
@@ -43,7 +43,7 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
     key = _key(key, "key")
     distinct = set(snapshots(items, "items"))
     if len(distinct) > MAX_COMPACT_SIZE:
-        raise ParameterError(f"a set holds at most {MAX_COMPACT_SIZE} items: {len(distinct)}")
+        raise ParameterError(f"a set can contain at most {MAX_COMPACT_SIZE} items: {len(distinct)}")
     span = len(distinct) * m
     values = sorted(siphash24(item, key) * span >> 64 for item in distinct)
     return compact_size(len(distinct)) + rice_encode((value - last for last, value in pairwise((0, *values))), p)
@@ -86,8 +86,8 @@ def gcs_values(data: bytes, p: int) -> list[int]:
         value += quotient << p | _bits(data, bit - p, p)
         values.append(value)
     used = (bit + 7) // 8
-    if used != len(data):
-        raise FormatError(f"{len(data) - used} trailing bytes", offset=used, field="filter")
+    if left := len(data) - used:
+        raise FormatError(f"{left} trailing byte{'' if left == 1 else 's'}", offset=used, field="filter")
     return values
 
 
@@ -160,7 +160,7 @@ class GcsQuery:
         return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
 
     def match_many(self, sets: Sequence[tuple[bytes, bytes]], p: int, m: int) -> bytes:
-        """Query many sets. Return one byte for each set: 1 if `match_any` is true for it, else 0.
+        """Query many sets, and return one byte for each set: 1 if `match_any` is true for it, else 0.
 
         Args:
             sets: Pairs (key, data) of bytes.
@@ -168,7 +168,7 @@ class GcsQuery:
             m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
 
         Raises:
-            FormatError: A set is malformed; `field` names the set.
+            FormatError: A set is malformed. The error's `field` names the set.
             ParameterError: P or M is out of range, or a key has the wrong length.
         """
         p, m = check_parameters(p, m)

@@ -28,7 +28,7 @@ def header_hashes(headers: bytes, /) -> bytes:
 
 
 def linked_headers(headers: bytes, hashes: bytes, /) -> int:
-    """Return how many headers, from the first one, follow each other without a break.
+    """Return how many headers, from the first on, follow each other without a break.
 
     Args:
         headers: The headers, 80 bytes each.
@@ -66,7 +66,7 @@ def judge_headers(
     latest: int,
     /,
 ) -> tuple[int, int]:
-    """Return how many headers, from the first one, obey the rules, and how many of these are late.
+    """Return how many headers, from the first on, obey the rules, and how many of these are late.
 
     A header is late if its time is more than `late_by` seconds after the header before it. The rules are:
 
@@ -83,7 +83,7 @@ def judge_headers(
         times: Times of 1 to 11 headers before them, u32 little endian, oldest first.
         usual: Bits (u32 little endian) and target (32 bytes little endian) of headers that are not late.
         late: Bits and target of late headers.
-        late_by: Seconds.
+        late_by: Seconds after the previous header beyond which a header is late.
         least_version: Lowest version.
         latest: Latest time (Unix time).
 
@@ -120,8 +120,8 @@ def judge_headers(
 def index_headers(headers: bytes, last: bytes, /) -> bytes:
     """Return an index by hash of headers that follow each other.
 
-    The index has the first four bytes of each hash, in ascending order, and then the numbers of the headers in the same
-    order, u16 little endian. Headers with equal bytes are in the order of their numbers.
+    The index consists of the first four bytes of each hash, in ascending order, and then the numbers of the headers in
+    the same order, u16 little endian. Headers with equal bytes are in the order of their numbers.
 
     Args:
         headers: 1 to 65,536 headers, 80 bytes each.
@@ -134,23 +134,23 @@ def index_headers(headers: bytes, last: bytes, /) -> bytes:
     headers, last = _whole_headers(headers), hash_of(last)
     count = len(headers) // HEADER_SIZE
     if not 1 <= count <= _MOST_INDEXED:
-        raise ParameterError(f"1 to {_MOST_INDEXED} headers are indexed at once, not {count}")
+        raise ParameterError(f"an index takes 1 to {_MOST_INDEXED} headers, not {count}")
     return _index_of([*(_previous(headers, number)[:_KEY] for number in range(1, count)), last[:_KEY]])
 
 
 def join_indexes(indexes: Iterable[bytes], /) -> bytes:
-    """Return the index of all headers of several indexes. The headers of each index are numbered after those before it.
+    """Merge several indexes into one. The headers of each index are numbered after those of the index before it.
 
-    Raises ParameterError for no headers, for more than 65,536, and for bytes that are not an index.
+    Raises ParameterError if there are no headers or more than 65,536, or if the bytes are not an index.
     """
     every = [_entries(index) for index in snapshots(indexes, "indexes")]
     count = sum(map(len, every))
     if not 1 <= count <= _MOST_INDEXED:
-        raise ParameterError(f"1 to {_MOST_INDEXED} headers are indexed at once, not {count}")
+        raise ParameterError(f"an index takes 1 to {_MOST_INDEXED} headers, not {count}")
     keys: list[bytes] = []
     for entries in every:
         if sorted(number for number, _ in entries) != list(range(len(entries))):
-            raise ParameterError("an index has each number of its headers once")
+            raise ParameterError("an index must contain each number exactly once")
         keys += [key for _, key in sorted(entries)]
     return _index_of(keys)
 
@@ -158,8 +158,8 @@ def join_indexes(indexes: Iterable[bytes], /) -> bytes:
 def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[int, int]]:
     """Return where a header with this hash may be: positions in `indexes`, and the number of the header in that index.
 
-    An index is listed if it contains the first four bytes of the hash. Raises ParameterError for a hash of another
-    length, and for bytes that are not an index.
+    An index is listed if it contains the first four bytes of the hash. Raises ParameterError if the hash has the wrong
+    length, or if the bytes are not an index.
     """
     every, key = snapshots(indexes, "indexes"), hash_of(block_hash)[:_KEY]
     found = []
@@ -175,7 +175,7 @@ def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[in
 def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
     """Return the filter headers, 32 bytes each, of successive blocks.
 
-    A filter header is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers).
+    A filter header is the double SHA-256 of the filter hash and the previous filter header (BIP-157 § Filter Headers).
 
     Args:
         hashes: Filter hashes of the blocks, 32 bytes each.

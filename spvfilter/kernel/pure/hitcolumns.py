@@ -1,4 +1,4 @@
-"""Packed hits as columns. The readable reference."""
+"""Packed hits as columns. This is the readable reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Block(NamedTuple):
     hash: bytes
     """Hash of the block in display order."""
     height: int | None
-    """Height; None if it is not known."""
+    """Height, or None if it is not known."""
     time: int
     """Time of the block, in milliseconds of Unix time."""
 
@@ -72,7 +72,7 @@ def hit_columns(
         hrp: Human-readable part of the network's bech32 addresses.
 
     Raises:
-        FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.
+        FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.
         ParameterError: An argument is out of range, or an address cannot be encoded.
         TypeError: An argument has the wrong type.
         OverflowError: A column has more than 2,147,483,647 bytes.
@@ -107,7 +107,7 @@ def hit_columns(
 def _checked(given: tuple[bytes, int | None, int, bytes]) -> tuple[bytes, int | None, int, bytes]:
     """Return the argument. Raises TypeError if it is not a tuple of four items."""
     if not isinstance(given, tuple) or len(given) != len(_Block._fields) + 1:
-        raise TypeError(f"a block is a tuple (hash, height, time, packed), not {type(given).__name__}")
+        raise TypeError(f"a block must be a tuple (hash, height, time, packed), not {type(given).__name__}")
     return given
 
 

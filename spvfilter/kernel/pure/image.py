@@ -1,6 +1,6 @@
-"""The image of a watch table: its entries, their index and its coins as bytes, in which a table finds entries.
+"""The image of a watch table: its entries, their index and its coins, as bytes in which a table looks entries up.
 
-The readable reference; the C twin is csrc/watch/image.h, which describes the bytes.
+This is the readable reference; the C twin is csrc/watch/image.h, which describes the bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Entry = tuple[EntryKind, bytes]
 
 
 class Image:
-    """The entries of an image. Its contents may be wrong, but no lookup reads other memory or runs without end."""
+    """The entries of an image. Its contents may be wrong, but no lookup reads other memory or runs forever."""
 
     def __init__(self, raw: bytes | memoryview) -> None:
         self._raw = raw = memoryview(raw).cast("B")
@@ -45,7 +45,7 @@ class Image:
         )
         prefix_sizes, *of_kind, key = rest
         self.prefix_sizes: int = prefix_sizes
-        """The sizes of data prefixes: bit n is 1 if a prefix has n + 1 bytes."""
+        """The sizes of data prefixes: bit n is 1 if a prefix is n + 1 bytes long."""
         self.of_kind: list[int] = of_kind
         """Number of entries of each kind."""
         self.count: int = count
@@ -68,7 +68,7 @@ class Image:
         self._check_order()
 
     def _check_order(self) -> None:
-        """Raise FormatError unless the records follow each other: a small file could otherwise have large entries."""
+        """Raise FormatError unless the records follow each other, so that a small file has no large entries."""
         at = [*map(self._offset, range(self.count + 1))]
         _check(
             all(map(operator.lt, at, at[1:])), self._offsets, "offset", "the records of the entries are not in order"
@@ -80,7 +80,7 @@ class Image:
         return _number(self._raw[place : place + 8]) if number < self.count else len(self._records)
 
     def entry(self, number: int) -> Entry:
-        """Return an entry. An entry whose record is damaged is an outpoint without bytes."""
+        """Return an entry, or an outpoint without bytes if the entry's record is damaged."""
         if number >= self.count:
             return _DAMAGED
         at, end = self._offset(number), self._offset(number + 1)
@@ -202,7 +202,7 @@ def _mix(a: int, b: int) -> int:
 
 
 def full_key_in(kind: EntryKind, value: bytes) -> bytes | None:
-    """Return the uncompressed key (65 bytes, 04 first) in a P2PK script or a data entry; None if there is none."""
+    """Return the uncompressed key (65 bytes, 04 first) in a P2PK script or a data entry, or None if there is none."""
     if kind == EntryKind.SCRIPT and len(value) == 67 and value[:2] == b"\x41\x04" and value[-1] == 0xAC:
         return value[1:66]
     return value if kind == EntryKind.DATA and len(value) == 65 and value[0] == 4 else None
@@ -241,7 +241,7 @@ class _Index:
 def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, WatchedCoin]], key: bytes) -> bytes:
     """Return the image of a table.
 
-    Raises FormatError for entries that no table has. Only a table over a damaged image can contain them.
+    Raises FormatError for an entry that no valid table contains. Only a table over a damaged image can contain one.
     """
     keys = struct.unpack("=8Q", key)
     of_kind, prefix_sizes, odd_scripts, full_count = [0] * len(EntryKind), 0, 0, 0
@@ -250,7 +250,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, WatchedCoin]
     offsets, records, known, coins = [0], bytearray(), set[Entry](), [*coins]
     watched = {outpoint: coin.entry for outpoint, coin in coins}
     for number, (kind, value) in enumerate(entries):
-        _check(_is_sound(kind, value), number, "entry", "no entry of a watch list")
+        _check(_is_sound(kind, value), number, "entry", "not an entry of a watch list")
         records += record(kind, value)
         offsets.append(len(records))
         of_kind[kind] += 1

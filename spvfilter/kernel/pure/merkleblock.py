@@ -1,6 +1,6 @@
-"""Merkleblocks: their payload, and the partial merkle tree that proves transactions of a block.
+"""Merkleblocks: their payload, and the partial merkle tree that proves some of a block's transactions.
 
-The readable reference.
+This is the readable reference.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, M
 def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
     """Return the number of transactions, the hashes and the flag bytes of a merkleblock payload.
 
-    The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, has trailing bytes, or has
-    more hashes or flag bytes than any block needs.
+    The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, or contains trailing bytes,
+    or more hashes or flag bytes than any block needs.
     """
     reader = Reader(snapshot(raw))
     reader.take(HEADER_SIZE, "header")
@@ -66,7 +66,7 @@ def extract_matches(
         The matched transactions in block order, and True if an inner node also parses as a transaction.
 
     Raises:
-        ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.
+        ProofError: The tree is invalid. Its `cause` is the first Flaw, depth first and left before right.
         ParameterError: A hash is not 32 bytes long.
     """
     root, total = hash_of(root), whole(total, 0, 0xFFFFFFFF, "total is not a u32")

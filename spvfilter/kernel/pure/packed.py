@@ -1,4 +1,4 @@
-"""Packed hits: the hits of a block as bytes instead of objects, in the order of the scan; their sums and their lines.
+"""Packed hits: the hits of a block as bytes, not objects, in the order of the scan. Also their sums and lines.
 
 Integers are little endian. The hits follow each other without gaps:
 
@@ -53,7 +53,7 @@ def hit_of(hit: object) -> Hit:
 
 
 def pack_hits(hits: Iterable[Hit], /) -> bytes:
-    """Return hits as packed hits. Raises TypeError and ParameterError for a value that a scan does not return."""
+    """Pack hits. Raises TypeError or ParameterError for a value that no scan returns."""
     return b"".join(packed_hit(_checked(hit)) for hit in [hit_of(hit) for hit in hits])
 
 
@@ -79,7 +79,7 @@ def _checked(hit: Hit) -> Hit:
     if len(outpoint) != OUTPOINT_SIZE:
         raise ParameterError(f"an outpoint must be {OUTPOINT_SIZE} bytes long, not {len(outpoint)}")
     if not hit.spend and outpoint != txid + n.to_bytes(4, "little"):
-        raise ParameterError(f"the outpoint of an output is its txid and number, not {outpoint.hex()}")
+        raise ParameterError(f"the outpoint of an output must be its txid and number, not {outpoint.hex()}")
     script = None if hit.script is None else snapshot(hit.script)
     if script is not None and len(script) >= _NO_SCRIPT:
         raise ParameterError(f"a script of {len(script)} bytes")
@@ -145,7 +145,7 @@ def _check_left(at: int, wanted: int, end: int, field: str) -> None:
 
 
 def unpack_hits(packed: bytes, /) -> list[Hit]:
-    """Return packed hits as hits. Raises FormatError for bytes that are not packed hits."""
+    """Unpack hits. Raises FormatError if the bytes are not packed hits."""
     return list(hits_in(snapshot(packed)))
 
 
@@ -176,7 +176,7 @@ def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
 
 
 def count_hits(packed: bytes, /) -> int:
-    """Return the number of packed hits. Raises FormatError for bytes that are not packed hits."""
+    """Return the number of packed hits. Raises FormatError if the bytes are not packed hits."""
     return sum(1 for _ in _walk(snapshot(packed)))
 
 
@@ -187,7 +187,7 @@ def is_ascending(numbers: Buffer, /) -> bool:
         numbers: The numbers, as u32 in the byte order of the machine.
 
     Raises:
-        ParameterError: The size is not divisible by 4.
+        ParameterError: The size is not a multiple of 4 bytes.
     """
     raw = snapshot(numbers)
     if len(raw) % _U32.size:
@@ -207,7 +207,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
         sums: A writable buffer with the numbers of all entries.
 
     Returns:
-        The index of each sum of satoshi that reached 2**64 and wrapped around, once for each time.
+        The index of each satoshi sum that reached 2**64 and wrapped around, once for each time.
 
     Raises:
         FormatError: The bytes are not packed hits. The sums are unchanged.
@@ -237,7 +237,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
 def check_sums(size: int) -> None:
     """Raise ParameterError unless the size, in bytes, is that of the sums of some entries."""
     if size % SUMS.size:
-        raise ParameterError(f"sums have {size} bytes, which is not a multiple of {SUMS.size}")
+        raise ParameterError(f"sums must be a multiple of {SUMS.size} bytes long, not {size}")
 
 
 def _writable(sums: Buffer) -> memoryview:
@@ -287,19 +287,19 @@ def hit_lines(
         label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The
             size of each label, as a u32 like the offsets, precedes it.
         block_hash: Hash of the block, 32 bytes in wire order.
-        height: Height of the block; None if it is not known.
+        height: Height of the block, or None if it is not known.
         time: Time of the block (Unix time).
         p2pkh_version: Version byte of the network's P2PKH addresses.
         p2sh_version: Version byte of the network's P2SH addresses.
         hrp: Human-readable part of the network's bech32 addresses.
 
     Raises:
-        FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.
+        FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.
         ParameterError: An argument is out of range, or an address cannot be encoded.
         TypeError: An argument has the wrong type.
     """
     packed = snapshot(packed)
-    write = _csv_line if whole(form, 0, 1, "a form is 0 or 1") == 0 else _json_line
+    write = _csv_line if whole(form, 0, 1, "a form must be 0 or 1") == 0 else _json_line
     places, texts = snapshot(label_places), snapshot(label_texts)
     shown_hash = block_hash_of(block_hash)[::-1].hex()
     high = None if height is None else whole(height, 0, MAX_U32, "not a height")
@@ -319,7 +319,7 @@ def hit_lines(
 
 
 def label_of(places: bytes, texts: bytes, entry: int) -> bytes:
-    """Return the label of an entry; empty if it has none. Raises FormatError if it is outside of the texts."""
+    """Return the label of an entry, or "" if it has none. Raises FormatError if it is outside the texts."""
     numbers = memoryview(places)[: len(places) // 8 * 8].cast("I")
     place = bisect_left(numbers[::2], entry)
     if place == len(numbers) // 2 or numbers[2 * place] != entry:
@@ -327,7 +327,7 @@ def label_of(places: bytes, texts: bytes, entry: int) -> bytes:
     at = numbers[2 * place + 1]
     size = _U32.unpack_from(texts, at)[0] if at + 4 <= len(texts) else len(texts)
     if at + 4 + size > len(texts):
-        raise FormatError(f"the label of entry {entry} is outside of the texts", offset=8 * place, field="labels")
+        raise FormatError(f"the label of entry {entry} is outside the texts", offset=8 * place, field="labels")
     return texts[at + 4 : at + 4 + size]
 
 

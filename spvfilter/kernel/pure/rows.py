@@ -16,16 +16,15 @@ _NONE = b"N" + (4).to_bytes(8, "little") + b"None"
 
 
 def row_mark(table: str, row: Iterable[object], /) -> int:
-    """Return a 63-bit checksum over a table's name and a row of str, bytes, int and None.
+    """Return a 63-bit checksum of a table's name and a row of str, bytes, int and None.
 
-    It shows any change of the row: it is half of an 8-byte BLAKE2b hash, over the kind, the size and the value of
-    each column.
+    It reveals any change to the row. It is half of a BLAKE2b hash of the kind, the size and the value of each column.
 
     Raises:
         TypeError: The name is not a str, or the row is not iterable.
     """
     if not isinstance(table, str):
-        raise TypeError(f"a table's name is a str, not {type(table).__name__}")
+        raise TypeError(f"a table's name must be a str, not {type(table).__name__}")
     parts = [table.encode()]
     for value in tuple(row):
         if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""The addresses of a column of scripts. The readable reference."""
+"""The addresses of a column of scripts. This is the readable reference."""
 
 from __future__ import annotations
 

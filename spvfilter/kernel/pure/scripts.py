@@ -1,4 +1,4 @@
-"""The type of a script, as Bitcoin Core's Solver finds it (script/solver.cpp). The readable reference."""
+"""The type of a script, as Bitcoin Core's Solver determines it (script/solver.cpp). This is the readable reference."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _witness_name(script: bytes) -> str:
 
 
 def next_op(script: bytes, at: int) -> tuple[int, bytes, int] | None:
-    """Return the opcode at a byte, its data and the offset after it; None if there is none, or if it is truncated."""
+    """Return the opcode at a byte, its data and the offset after it, or None if it is missing or truncated."""
     if at >= len(script):
         return None
     opcode = script[at]
@@ -85,7 +85,7 @@ def _is_multisig(script: bytes) -> bool:
 
 
 def _number(op: tuple[int, bytes, int]) -> int:
-    """Return the number from 1 to 20 that an opcode pushes in the shortest form; 0 for any other opcode."""
+    """Return the number from 1 to 20 that an opcode pushes in the shortest form, or 0 for any other opcode."""
     opcode, data, _ = op
     if _OP_1 <= opcode <= _OP_16:
         return opcode - _OP_1 + 1

@@ -1,4 +1,4 @@
-"""A growing series of bit arrays that form one set: the kernel of scalable Bloom filters. The readable reference."""
+"""A growing series of bit arrays that form one set: the kernel of scalable Bloom filters, readable reference."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class SeriesCore:
     """A series of BitCores, the slices, that form one set.
 
-    The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no
-    room, a derived class first appends a slice.
+    The set contains a key if any slice contains it. A new key is added to the last slice. If that has no room, a
+    derived class first appends a slice.
 
     All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may
     differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,
@@ -36,7 +36,7 @@ class SeriesCore:
             raise TypeError("a series can be initialized only once")
         made = tuple(slices)
         if not 1 <= len(made) <= MAX_SLICES:
-            raise ParameterError(f"a series has from 1 to {MAX_SLICES} slices, not {len(made)}")
+            raise ParameterError(f"a series must have from 1 to {MAX_SLICES} slices, not {len(made)}")
         for slice in made:
             _check(made[0], slice)
         self._slices = made
@@ -49,7 +49,7 @@ class SeriesCore:
     def append(self, slice: BitCore, count: int, /) -> bool:
         """Add a slice, unless there are more than `count` slices because another thread has added one.
 
-        Return True if it was added.
+        Returns True if it was added.
 
         Raises CapacityError if there are 64 slices, ParameterError for a negative count, MismatchError if the slice
         differs from the others, TypeError for other objects.
@@ -59,19 +59,19 @@ class SeriesCore:
         if len(self._slices) > count:
             return False
         if len(self._slices) == MAX_SLICES:
-            raise CapacityError(f"a series has at most {MAX_SLICES} slices")
+            raise CapacityError(f"a series can have at most {MAX_SLICES} slices")
         self._slices = (*self._slices, slice)
         return True
 
     def _make_room(self) -> None:
-        """Called before a new key is added if the `room` of the last slice is 0 or unknown.
+        """Make space for a new key, before it is added, if the `room` of the last slice is 0 or unknown.
 
-        A derived class appends a slice, sets the `room`, or raises an error. Here it raises CapacityError.
+        A derived class appends a slice, sets the `room` or raises an error; the base class raises CapacityError.
         """
         raise CapacityError("there is no room for another key")
 
     def add(self, key: object, /) -> bool:
-        """Add a key to the last slice unless a slice contains it. Return True if it was new.
+        """Add a key to the last slice unless a slice contains it, and return True if it was new.
 
         Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is
         read-only, CapacityError if there is no room.
@@ -134,4 +134,4 @@ def _check(first: BitCore, slice: object) -> None:
     if not isinstance(slice, BitCore):
         raise TypeError("every slice of a series must be a BitCore")
     if (first.family, first.key, first.encoding) != (slice.family, slice.key, slice.encoding):
-        raise MismatchError("the slices of a series have one hash family, key and encoding")
+        raise MismatchError("the slices of a series must have the same hash family, key and encoding")

@@ -1,6 +1,6 @@
-"""Silent payments (BIP-352): the keys that a transaction shows of its inputs, and its taproot outputs.
+"""Silent payments (BIP-352): the keys of its inputs that a transaction reveals, and its taproot outputs.
 
-The readable reference. It contains no curve arithmetic. The owner of a scan key computes with the keys it returns.
+This is the readable reference. It does no curve arithmetic; the owner of a scan key computes with the keys.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import OUTPOINT_SIZE
 
 NUMS_KEY = bytes.fromhex("50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0")
-"""Internal key that nobody can sign for (BIP-341 § Constructing and spending): an input that shows it has no key."""
+"""Internal key that nobody can sign for (BIP-341 § Constructing and spending). An input that reveals it has no key."""
 _ANNEX = 0x50
 _CONTROL_BLOCK = range(33, 33 + 32 * 128 + 1, 32)  # sizes in bytes (BIP-341 § Script validation rules)
 _TAPSCRIPT = 0xC0
 
 
 class _Inputs:
-    """The keys that the inputs of one transaction show so far."""
+    """The keys that the inputs of one transaction have revealed so far."""
 
     def __init__(self) -> None:
         self.taproot_keys: list[bytes] = []
@@ -54,7 +54,7 @@ class _Inputs:
             self.keys.append(stack[-1])
 
     def guess(self, script_sig: bytes, stack: list[bytes]) -> None:
-        """Read one input whose spent script is not known: only what it shows by itself."""
+        """Read one input whose spent script is not known, using only what it reveals by itself."""
         if script_sig:
             if not stack:
                 key = _pushed_key(script_sig)
@@ -81,11 +81,11 @@ def silent_candidate(
 ) -> tuple[int, SilentCandidate | None]:
     """Read the transaction that starts at byte `at`, and return its end and its candidate.
 
-    `spent` contains the scriptPubKey that each input spends, in order. An item is None if the script is not known.
-    None in place of all of them means that no script is known.
+    `spent` contains the scriptPubKeys that the inputs spend, in order, with None for each unknown script. If it is
+    itself None, no script is known.
 
     The candidate is None if the transaction cannot pay a silent payment address (BIP-352 § Scanning silent payment
-    eligible transactions). It may have no taproot output, or no eligible input. Or it spends an output whose witness
+    eligible transactions). It may have no taproot output or no eligible input, or it may spend an output whose witness
     version is above 1.
 
     Raises FormatError as walk_tx does, and if `spent` does not contain an item for each input.
@@ -124,7 +124,7 @@ def _taproot_outputs(raw: bytes, tx: TxSpan) -> list[tuple[int, bytes]]:
 
 
 def _stacks(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
-    """The witness stack of each input, without a second check of its lengths."""
+    """Return the witness stack of each input, without checking the lengths again."""
     if not tx.witness:
         return [[] for _ in tx.inputs]
     stacks, at = [], tx.witness
@@ -140,22 +140,22 @@ def _stacks(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
 
 
 def _without_annex(stack: list[bytes]) -> list[bytes]:
-    """The stack without its annex (BIP-341 § Script validation rules)."""
+    """Return the stack without its annex (BIP-341 § Script validation rules)."""
     return stack[:-1] if len(stack) > 1 and stack[-1][:1] == bytes((_ANNEX,)) else stack
 
 
 def _is_key(item: bytes) -> bool:
-    """True if an item of a stack has the form of a compressed public key."""
+    """Return True if an item of a stack has the form of a compressed public key."""
     return len(item) == 33 and item[0] in (2, 3)
 
 
 def _wraps_key_hash(script_sig: bytes) -> bool:
-    """True if a scriptSig pushes nothing but a P2WPKH program, which a P2SH output commits to (BIP-141)."""
+    """Return True if a scriptSig pushes nothing but a P2WPKH program, which a P2SH output commits to (BIP-141)."""
     return len(script_sig) == 23 and script_sig[:3] == b"\x16\0\x14"
 
 
 def _pushed_key(script_sig: bytes) -> bytes | None:
-    """The compressed key of a scriptSig that pushes a signature and a key, as P2PKH spends do; None for any other."""
+    """Return the compressed key in a scriptSig that pushes a signature and a key, as for P2PKH, or None."""
     signature = script_sig[0]
     key_at = signature + 2
     is_plain = 9 <= signature <= 73 and len(script_sig) == key_at + 33 and script_sig[key_at - 1] == 33

@@ -1,6 +1,6 @@
 """WatchTable: the scripts and outpoints that a WatchList watches, and the exact scan for them.
 
-The readable reference.
+This is the readable reference.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PATTERNS = EntryKind.DATA_PREFIX  # Entries of this kind and later kinds are pa
 class WatchTable:
     """The entries and coins of a watch list, and the scan for them.
 
-    A scan does not change the table; `learn` adds the outputs that the scan found.
+    A scan does not change the table. `learn` adds the outputs that a scan found.
 
     Threads may scan and read a table while another thread changes it. A scan may or may not find an entry that is added
     during the scan. With the compiled kernel every operation is atomic: several threads may change a table, and a copy
@@ -92,7 +92,7 @@ class WatchTable:
         return self._image.count + len(self._kinds)
 
     def add(self, kind: EntryKind, value: bytes, /) -> int:
-        """Add an entry and return its number, from 0. An entry that exists keeps its number.
+        """Add an entry, and return its number, from 0. An existing entry keeps its number.
 
         Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64
         bytes, and an unknown type of script.
@@ -157,10 +157,10 @@ class WatchTable:
         return map(self.entry, range(len(self)))
 
     def packed_entries(self, first: int, most: int, /) -> bytes:
-        """Return entries as bytes for a digest: each has its kind (u8), its size (u32 LE) and its value.
+        """Return entries as bytes for a digest: for each, its kind (u8), its size (u32 LE) and its value.
 
         Args:
-            first: Number of the first entry. Without such an entry, the result is empty.
+            first: Number of the first entry. If there is no such entry, the result is empty.
             most: Largest number of entries to return.
 
         Raises:
@@ -172,7 +172,7 @@ class WatchTable:
         return b"".join(bytes((kind,)) + len(value).to_bytes(4, "little") + value for kind, value in found)
 
     def image(self) -> memoryview | None:
-        """Return the image over which the table was opened. None without an image, or after a change of the table."""
+        """Return the image over which the table was opened, or None without an image or after a change to the table."""
         return self._given
 
     def image_size(self) -> int:
@@ -205,7 +205,7 @@ class WatchTable:
             view[:] = image
 
     def coin(self, outpoint: bytes, /) -> WatchedCoin | None:
-        """Return the known facts about an outpoint (36 bytes); None if it is not watched."""
+        """Return the known facts about an outpoint (36 bytes), or None if it is not watched."""
         return self._coins.get(snapshot(outpoint))
 
     def coins(self) -> Iterator[tuple[bytes, WatchedCoin]]:
@@ -216,7 +216,7 @@ class WatchTable:
         return ((outpoint, self._coins[outpoint]) for outpoint in list(self._coins))
 
     def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None, /) -> None:
-        """Watch an outpoint. If it is already watched, it keeps its entry, and a missing value or script is added.
+        """Watch an outpoint. If it is already watched, it keeps its entry, and gains a missing value or script.
 
         Args:
             outpoint: The outpoint, 36 bytes.
@@ -234,7 +234,7 @@ class WatchTable:
     def learn(self, hits: Iterable[Hit], /) -> None:
         """Watch the outpoints of the outputs among `hits`, except those of data prefixes and script types.
 
-        Raises ParameterError as `set_coin` does; then no outpoint is added.
+        Raises ParameterError as `set_coin` does; in that case no outpoint is added.
         """
         found = [
             _checked(hit.outpoint, hit.entry, hit.value, hit.script)
@@ -248,8 +248,8 @@ class WatchTable:
     def learn_packed(self, packed: bytes, /) -> int:
         """Watch the outpoints of the outputs among packed hits, and return their number.
 
-        Outputs that matched by a data prefix or a script type are left out. Raises FormatError for bytes that are not
-        packed hits; then no outpoint is added.
+        Outputs that matched a data prefix or a script type are left out. Raises FormatError if the bytes are not
+        packed hits; in that case no outpoint is added.
         """
         hits = unpack_hits(packed)
         self.learn(hits)
@@ -293,10 +293,10 @@ class WatchTable:
     def add_address_lines(
         self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, jobs: int, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:
-        """Add the addresses in lines of text, up to the first line that is not taken.
+        """Add the addresses on lines of text, up to the first line that is not taken.
 
-        A line is `address` or `address,label`. The reference takes no line. The compiled twin takes the lines whose
-        address `decode_address` decodes. watch/textfile.py handles all other lines.
+        A line is `address` or `address,label`. The reference takes no lines. The compiled twin takes lines whose
+        address `decode_address` decodes; watch/textfile.py handles all others.
 
         Args:
             chunk: The text. Only whole lines are taken.
@@ -333,7 +333,7 @@ class WatchTable:
         hrp: str,
         /,
     ) -> tuple[bytes, int]:
-        """Return the sums of scripts as lines of CSV, and the number of the next entry.
+        """Return the sums of scripts as CSV lines, and the number of the next entry.
 
         The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. An entry without
         matches has no line. The lines end before the next entry with matches that is not a script, or at the last
@@ -349,7 +349,7 @@ class WatchTable:
             hrp: Human-readable part of the network's bech32 addresses.
 
         Raises:
-            FormatError: The label of an entry is outside of the texts.
+            FormatError: The label of an entry is outside the texts.
             ParameterError: An argument is out of range, or an address cannot be encoded.
             TypeError: An argument has the wrong type.
         """
@@ -405,7 +405,7 @@ class WatchTable:
             raw: The block.
             found: Table that collects the coins of a run of blocks until they are learned. Spends of its coins are
                 included, and the coins of this block are added to it.
-            undo: The block's undo record with its check; or None.
+            undo: The block's undo record with its check, or None.
 
         Raises:
             FormatError: The block is malformed, pays more than 21 million coins, or has a matching transaction twice
@@ -467,7 +467,7 @@ class WatchTable:
     ) -> list[list[Hit] | FormatError] | list[bytes | FormatError]:
         """Scan several blocks in order.
 
-        The result of a malformed block is the error that scan_block raises.
+        For a malformed block, the result is the error that scan_block raises.
 
         Args:
             blocks: The blocks.
@@ -520,7 +520,7 @@ class WatchTable:
 
         Each block is read into the buffer and scanned before the next.
 
-        The result of a place is None if it cannot be read or does not contain a block with that hash.
+        For a place that cannot be read, or does not contain a block with the given hash, the result is None.
 
         Args:
             places: The places of the blocks.
@@ -647,7 +647,7 @@ def _checked_buffer(image: object) -> memoryview:
 
 def _check_found(found: object) -> None:
     if found is not None and not isinstance(found, WatchTable):
-        raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
+        raise TypeError(f"found must be a WatchTable or None, not {type(found).__name__}")
 
 
 def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
@@ -657,7 +657,7 @@ def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
 def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
     """Return the items as a list of `count` items.
 
-    None means as many Nones. Raises ParameterError for any other number.
+    None stands for `count` Nones. Raises ParameterError for any other number.
     """
     if items is None:
         return [None] * count
@@ -699,18 +699,18 @@ def _record_at(place: Place, raw: bytes) -> bytes:
     if len(record) != place.size:
         raise UndoError(f"expected {place.size} bytes, got {len(record)}", offset=0, field="undo record")
     if raw[4:36] != place.hash:
-        raise UndoError("the previous block of the block is not that of the record", offset=0, field="undo record")
+        raise UndoError("the record belongs to a block with a different parent", offset=0, field="undo record")
     return record
 
 
 def _check_entry(kind: EntryKind, value: bytes) -> None:
-    """Raise ParameterError for a value that its kind of entry does not allow."""
+    """Raise ParameterError if an entry of this kind cannot have this value."""
     if kind == EntryKind.OUTPOINT:
         _check_outpoint(value)
     if kind == EntryKind.DATA_PREFIX and not 1 <= len(value) <= MAX_PREFIX:
         raise ParameterError(f"a data prefix must be 1 to {MAX_PREFIX} bytes long, not {len(value)}")
     if kind == EntryKind.SCRIPT_TYPE and (len(value) != 1 or value[0] >= len(ScriptType)):
-        raise ParameterError("a script type is one byte, the number of a ScriptType")
+        raise ParameterError("a script type must be one byte, the number of a ScriptType")
 
 
 def _check_outpoint(value: bytes) -> None:

@@ -1,13 +1,13 @@
-"""Tables of blocks: blocks, transactions, inputs, outputs and items as columns. The readable reference.
+"""Tables of blocks: blocks, transactions, inputs, outputs and items as columns. This is the readable reference.
 
-- A coinbase is the first transaction of its block. It has no row in the table of inputs.
+- A coinbase is the first transaction of its block. It has no row in the inputs table.
 - Timestamps are in milliseconds of Unix time, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
 - Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
   `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
-- `items` has the inputs of each transaction and then its outputs. Its times are in seconds, and its types are names.
+- `items` contains the inputs of each transaction, then its outputs. Its times are in seconds, and its types are names.
 - `content_type`, `content_size` and `content_hash` are those of the first inscription in an input's witness.
-- `op_return` has the data pushes after an OP_RETURN, joined; OP_1NEGATE and OP_1 to OP_16 push one byte.
-- `op_return_script` has the bytes after OP_RETURN, and `op_return_protocol` the protocol that kernel.protocols lists.
+- `op_return` contains the concatenated data pushes after an OP_RETURN; OP_1NEGATE and OP_1 to OP_16 push one byte.
+- `op_return_script` contains the bytes after OP_RETURN, and `op_return_protocol` a protocol listed in kernel.protocols.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Tx:
     coins: list[tuple[PackedCoin, int]] | None
     paid: int
     entries: Mapping[tuple[bool, int], int]
-    """The hits in the transaction: True for an input and the number of the input or output, and the lowest entry."""
+    """The hits in the transaction: (True for an input, number of the input or output), and the lowest entry."""
 
     def hash(self) -> bytes:
         return _displayed(txid(self.block.raw, self.span))
@@ -133,11 +133,11 @@ class _Input:
         return None if self.coin is None else self.coin[0].code >> 1 or None
 
     def inscription(self) -> Inscription:
-        """The inscription in the witness; without envelopes if there is none."""
+        """The inscription in the witness, with 0 envelopes if there is none."""
         return inscription_in(leaf_script(self.witness) or b"") or Inscription(0, None, None)
 
     def content_type(self) -> str | None:
-        """The content type of the inscription; None unless it is printable ASCII."""
+        """The content type of the inscription, or None unless it is printable ASCII."""
         found = self.inscription().content_type
         return found.decode() if found is not None and all(0x20 <= byte < 0x7F for byte in found) else None
 
@@ -169,7 +169,7 @@ class _Output:
 
 
 def protocol_of(script: bytes, spent: bytes, *, in_coinbase: bool) -> str | None:
-    """Return the protocol of an OP_RETURN script; None if it has no known mark.
+    """Return the protocol of an OP_RETURN script, or None if it has no known mark.
 
     `spent` is the txid that the transaction's first input spends, in display order, or b"".
     """
@@ -351,7 +351,7 @@ def block_columns(
     """Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.
 
     A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. Validity is None if every row
-    has a value. Offsets are None for values of one size.
+    has a value. Offsets are None if all values have the same size.
 
     Args:
         blocks: The blocks.
@@ -361,13 +361,13 @@ def block_columns(
         p2pkh_version: Version byte of the network's P2PKH addresses.
         p2sh_version: Version byte of the network's P2SH addresses.
         hrp: Human-readable part of the network's bech32 addresses.
-        hits: The packed hits of each block. Only transactions with hits then have rows. None for all transactions.
+        hits: The packed hits of each block, to include only transactions with hits; None for all transactions.
 
     Raises:
-        FormatError: A block is malformed, as in walk_block, or pays an amount out of range. Or the hits are malformed,
-            or those of another block.
+        FormatError: A block is malformed, as in walk_block, or pays an amount out of range; or hits are malformed or
+            belong to another block.
         UndoError: An undo record does not fit its block.
-        ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.
+        ParameterError: The numbers of items differ, a column does not exist, or a height or a network is out of range.
         OverflowError: A column has more than 2,147,483,647 bytes.
     """
     raws = snapshots(blocks, "blocks")
@@ -389,7 +389,7 @@ def block_columns(
 
 
 class ColumnRows:
-    """A column while it gets rows."""
+    """A column to which rows are being added."""
 
     def __init__(self, table: str, name: str, layout: Layout, *, is_hex: bool = False) -> None:
         self.table: str = table
@@ -448,7 +448,7 @@ def _bits(values: Sequence[bool]) -> bytes:
 
 
 def _offsets(pieces: Sequence[bytes]) -> bytes:
-    """Return the offset of each piece, and the size of all pieces."""
+    """Return the offset of each piece, and the total size."""
     offsets = [0]
     for piece in pieces:
         offsets.append(offsets[-1] + len(piece))
@@ -511,7 +511,7 @@ def _add_tx(tx: _Tx, by_table: dict[str, list[ColumnRows]]) -> None:
 def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, dict[tuple[bool, int], int]]:
     """Return the inputs and outputs with hits by the number of their transaction, and the lowest entry of each.
 
-    Raises FormatError if the hits are malformed, or those of another block.
+    Raises FormatError if the hits are malformed or belong to another block.
     """
     found: dict[int, dict[tuple[bool, int], int]] = {}
     several = list(hits_in(packed))

@@ -1,7 +1,7 @@
-"""The end of a value in Thrift's compact protocol, which Parquet uses for its footer. The readable reference.
+"""The end of a value in Thrift's compact protocol, which Parquet uses for its footer. This is the readable reference.
 
 The caller skips most of a footer: statistics, encodings, and the chunks of other columns. bloom/exchange/thrift.py
-describes the protocol, and says what is wrong with a malformed value.
+describes the protocol, and explains what is wrong with a malformed value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _MalformedError(Exception):
 
 
 def thrift_end(raw: bytes, at: int, kind: int, /) -> int:
-    """Return the offset after the value of a type that begins at an offset.
+    """Return the offset after a value of the given type that begins at an offset.
 
     Returns -1 if the value is malformed or truncated, or nested more than 16 deep.
 
@@ -70,7 +70,7 @@ def _end(raw: bytes, at: int, kind: int, deep: int, *, within: bool) -> int:
 
 
 def _items(raw: bytes, at: int, count: int, kinds: tuple[int, ...], deep: int) -> int:
-    """Return the end of the items of a list, or of the entries of a map. Each has at least one byte."""
+    """Return the end of the items of a list or the entries of a map, each of which takes at least one byte."""
     if count > len(raw) - at:
         raise _MalformedError
     for _ in range(count):

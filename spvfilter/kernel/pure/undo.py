@@ -1,6 +1,6 @@
 """Undo records: the coins that a block spent, in Bitcoin Core's rev*.dat (undo.h, coins.h, compressor.h).
 
-The readable reference.
+This is the readable reference.
 
     undo     CompactSize number of transactions without the coinbase;
              for each: CompactSize number of inputs, for each a coin
@@ -43,7 +43,7 @@ class PackedCoin(NamedTuple):
     """The hash, the x coordinate of the key, or the script itself."""
 
     def script(self) -> bytes | None:
-        """Return the scriptPubKey; None if its key is not on the curve."""
+        """Return the scriptPubKey, or None if its key is not on the curve."""
         match self.kind:
             case 0:
                 return b"\x76\xa9\x14" + self.body + b"\x88\xac"
@@ -58,7 +58,7 @@ class PackedCoin(NamedTuple):
 
 
 def full_key(key: bytes) -> bytes | None:
-    """Decompress a public key (33 bytes, 02 or 03 first) to 65 bytes; None if its point is not on the curve."""
+    """Decompress a public key (33 bytes, 02 or 03 first) to 65 bytes, or return None if it is not on the curve."""
     x = int.from_bytes(key[1:], "big")
     square = (pow(x, 3, _P) + 7) % _P
     y = pow(square, (_P + 1) // 4, _P)
@@ -70,7 +70,7 @@ def full_key(key: bytes) -> bytes | None:
 
 
 def compressed_key(key: bytes) -> bytes | None:
-    """Compress a public key (65 bytes, 04 first) to 33 bytes, as Core does; None if its point is not on the curve."""
+    """Compress a public key (65 bytes, 04 first) as Core does, or return None if it is not on the curve."""
     short = bytes((2 + (key[64] & 1),)) + key[1:33]
     return short if full_key(short) == key else None
 
@@ -79,7 +79,8 @@ def read_varint(raw: bytes, at: int, most: int, field: str) -> tuple[int, int]:
     """Return the VARINT at byte `at` and the offset after it (Core serialize.h ReadVarInt).
 
     The number is in base 128, with the most significant group first. The high bit of a byte says that another byte
-    follows. 1 is subtracted from every group except the last. Raises UndoError if it is truncated or above `most`.
+    follows. 1 is subtracted from every group except the last. Raises UndoError if the number is truncated or above
+    `most`.
     """
     number, cursor = 0, at
     while cursor < len(raw):
@@ -99,7 +100,7 @@ def read_varint(raw: bytes, at: int, most: int, field: str) -> tuple[int, int]:
 
 
 def expanded_amount(packed: int) -> int | None:
-    """Decompress an amount to satoshi (Core compressor.cpp DecompressAmount); None above MAX_MONEY."""
+    """Decompress an amount to satoshi (Core compressor.cpp DecompressAmount), or return None above MAX_MONEY."""
     if not packed:
         return 0
     packed, zeros = divmod(packed - 1, 10)
@@ -149,16 +150,16 @@ def read_count(undo: bytes, at: int, least: int, field: str) -> tuple[int, int]:
 
 def check_end(undo: bytes, at: int) -> None:
     """Raise UndoError if there are bytes after the last coin."""
-    if at != len(undo):
-        raise UndoError(f"{len(undo) - at} trailing bytes", offset=at, field="undo record")
+    if left := len(undo) - at:
+        raise UndoError(f"{left} trailing byte{'' if left == 1 else 's'}", offset=at, field="undo record")
 
 
 def spent_coins(undo: bytes, /) -> list[list[SpentCoin]]:
     """Return the coins in an undo record without its check.
 
-    The result has a list for each transaction except the coinbase, with the coins of its inputs in order. Raises
-    UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is not on
-    the curve, or trailing bytes.
+    The result contains a list for each transaction except the coinbase, with the coins of its inputs in order. Raises
+    UndoError if the record is truncated or has trailing bytes, if a number, count or amount is out of range, or if a
+    key is not on the curve.
     """
     undo = snapshot(undo)
     total, cursor = read_count(undo, 0, 1, "undo transaction count")
@@ -195,8 +196,8 @@ def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[lis
 
     Raises UndoError if
 
-    - the check does not fit the record and the block's previous block,
-    - the counts are not the block's,
+    - the check does not match the record and the block's previous block,
+    - the counts differ from those of the block,
     - a transaction pays more than it spends, or
     - spent_coins would refuse the record.
     """
@@ -240,6 +241,6 @@ def _coins_of_tx(
 
 
 def paid_by(raw: bytes, tx: TxSpan) -> int | None:
-    """Return the satoshi that a transaction pays; None if an output is negative or above MAX_MONEY."""
+    """Return the satoshi that a transaction pays, or None if an output is negative or above MAX_MONEY."""
     values = [int.from_bytes(raw[at : at + 8], "little", signed=True) for at, _, _ in tx.outputs]
     return sum(values) if all(0 <= value <= MAX_MONEY for value in values) else None

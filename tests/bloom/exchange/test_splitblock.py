@@ -449,7 +449,7 @@ def test_filters_of_another_shape_are_not_split_blocks() -> None:
     shapes = [(0, 8, False), (255, 8, False), (257, 8, False), (256, 7, False), (256, 8, True), (2**40 + 256, 8, False)]
     for cells, functions, partitioned in shapes:
         with pytest.raises(
-            ParameterError, match="a split-block filter has 8 hash functions and from 1 to 2\\^32 blocks"
+            ParameterError, match="a split-block filter must have 8 hash functions and from 1 to 2\\^32 blocks"
         ):
             BitCore(cells, functions, Family.SPLIT_BLOCK, bytes(16), b"", Encoding.BYTES, partitioned)
     with pytest.raises(MismatchError):

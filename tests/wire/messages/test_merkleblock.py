@@ -98,7 +98,7 @@ def test_a_broken_proof_is_refused_by_its_cause(case: Any) -> None:
     with pytest.raises(FormatError) as format_error:
         MerkleBlock.parse(raw)
     if reason == "trailing":
-        assert format_error.value.message == "1 trailing bytes"
+        assert format_error.value.message == "1 trailing byte"
     elif "declared" in case["id"]:
         assert format_error.value.message == f"{0x7FFFFFFF} is above the limit {0x02000000}"
     else:

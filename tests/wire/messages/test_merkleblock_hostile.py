@@ -53,7 +53,7 @@ def test_a_truncated_merkleblock_is_refused(proof: MerkleBlock) -> None:
     for end in range(len(raw)):
         with pytest.raises(FormatError, match="truncated"):
             MerkleBlock.parse(raw[:end])
-    with pytest.raises(FormatError, match=f"merkleblock at byte {len(raw)}: 1 trailing bytes"):
+    with pytest.raises(FormatError, match=f"merkleblock at byte {len(raw)}: 1 trailing byte"):
         MerkleBlock.parse(raw + b"\0")
 
 

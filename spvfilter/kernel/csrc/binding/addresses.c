@@ -52,7 +52,7 @@ PyObject *spv_refuse_hrp(const spv_state *state, PyObject *hrp, size_t unfit) {
         return PyErr_Format(state->ParameterError, "%zu characters, but bech32 has at most %d", unfit, SPV_MAX_ADDRESS);
     PyObject *shown = PyUnicode_Substring(hrp, 0, 100);
     if (shown)
-        PyErr_Format(state->ParameterError, "a human-readable part is lower-case printable ASCII, not %R", shown);
+        PyErr_Format(state->ParameterError, "a human-readable part must be lower-case printable ASCII, not %R", shown);
     Py_XDECREF(shown);
     return NULL;
 }

@@ -45,7 +45,7 @@ static bool take_layout(const spv_state *state, PyObject *given, spv_read_column
         return true;
     PyObject *shown = PyUnicode_Substring(given, 0, 100);
     if (shown)
-        PyErr_Format(state->ParameterError, "no lines of the layout %U", shown);
+        PyErr_Format(state->ParameterError, "cannot write lines of the layout %U", shown);
     Py_XDECREF(shown);
     return false;
 }
@@ -62,7 +62,7 @@ static bool take_column(const spv_state *state, PyObject *given, size_t number, 
     PyObject **held = &of->held[PARTS * number + 1];
     long long rows = 0;
     if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS)
-        return spv_refuse_type("a column is a tuple of four items, not %U", given);
+        return spv_refuse_type("a column must be a tuple of four items, not %U", given);
     if (!spv_whole(state, PyTuple_GetItem(given, 0), 0, INT32_MAX, "not a number of rows", &rows))
         return false;
     if (!number)
@@ -77,7 +77,7 @@ static bool take_column(const spv_state *state, PyObject *given, size_t number, 
         fits = spv_column_fits(column, of->rows);
     }
     if (!fits)
-        PyErr_Format(state->ParameterError, "column %zu does not fit %zu rows", number, of->rows);
+        PyErr_Format(state->ParameterError, "column %zu does not have %zu rows", number, of->rows);
     return fits;
 }
 
@@ -109,7 +109,7 @@ static bool take_lists(const spv_state *state, PyObject *names, PyObject *layout
 
 static bool take_arguments(const spv_state *state, PyObject *const *given, call *of) {
     long long form = 0;
-    if (!spv_whole(state, given[0], 0, SPV_FORMS - 1, "a form is 0 or 1", &form))
+    if (!spv_whole(state, given[0], 0, SPV_FORMS - 1, "a form must be 0 or 1", &form))
         return false;
     of->form = (spv_form)form;
     PyObject *names = spv_list(state, given[1]), *layouts = names ? spv_list(state, given[2]) : NULL;

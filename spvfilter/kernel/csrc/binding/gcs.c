@@ -70,7 +70,7 @@ static PyObject *build(const spv_state *state, PyObject *list, PyObject *key, un
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
     if (status == SPV_RANGE)
-        PyErr_Format(state->ParameterError, "a set holds at most %d items", SPV_GCS_MAX_ITEMS);
+        PyErr_Format(state->ParameterError, "a set can contain at most %d items", SPV_GCS_MAX_ITEMS);
     else
         result = status ? spv_raise(state, status, NULL) : PyBytes_FromStringAndSize((const char *)built, (Py_ssize_t)size);
     free(built);

@@ -174,7 +174,7 @@ static PyObject *judge_headers(PyObject *self, PyObject *const *arguments, Py_ss
 static PyObject *index_room(const spv_state *state, size_t count) {
     if (count && count <= SPV_MOST_INDEXED)
         return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * SPV_INDEX_ENTRY));
-    PyErr_Format(state->ParameterError, "1 to %d headers are indexed at once, not %zu", SPV_MOST_INDEXED, count);
+    PyErr_Format(state->ParameterError, "an index takes 1 to %d headers, not %zu", SPV_MOST_INDEXED, count);
     return NULL;
 }
 
@@ -249,7 +249,7 @@ static PyObject *join_indexes(PyObject *self, PyObject *given) {
     if (status)
         Py_CLEAR(joined);
     if (status == SPV_RANGE)
-        PyErr_SetString(state->ParameterError, "an index has each number of its headers once");
+        PyErr_SetString(state->ParameterError, "an index must contain each number exactly once");
     else if (status)
         spv_raise(state, status, NULL);
     PyMem_Free(indexes);

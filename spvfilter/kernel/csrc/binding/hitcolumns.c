@@ -59,7 +59,7 @@ static bool take_blocks(const spv_state *state, PyObject *given, call *of) {
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *block = PyList_GetItem(of->blocks, i);
         if (!PyTuple_Check(block) || PyTuple_Size(block) != 4)
-            return spv_refuse_type("a block is a tuple (hash, height, time, packed), not %U", block);
+            return spv_refuse_type("a block must be a tuple (hash, height, time, packed), not %U", block);
     }
     return true;
 }

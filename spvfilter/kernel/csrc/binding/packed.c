@@ -98,7 +98,7 @@ static bool take_bytes(const spv_state *state, held_hit *held, PyObject *hit) {
     } else if (memcmp(outpoint, held->hit.txid, sizeof(spv_hash)) || spv_le32(outpoint + sizeof(spv_hash)) != held->hit.n) {
         PyObject *shown = spv_call(held->outpoint, "hex", NULL);
         if (shown)
-            PyErr_Format(state->ParameterError, "the outpoint of an output is its txid and number, not %U", shown);
+            PyErr_Format(state->ParameterError, "the outpoint of an output must be its txid and number, not %U", shown);
         Py_XDECREF(shown);
         return false;
     }
@@ -285,7 +285,7 @@ static PyObject *add_hit_sums(PyObject *self, PyObject *const *arguments, Py_ssi
     if (taken && spv_read_packed(state, &read, spv_bytes_of(taken)) && !PyObject_GetBuffer(arguments[1], &view, PyBUF_WRITABLE)) {
         const size_t entries = (size_t)view.len / SPV_SUMS_SIZE;
         if ((size_t)view.len % SPV_SUMS_SIZE)
-            PyErr_Format(state->ParameterError, "sums have %zd bytes, which is not a multiple of 32", view.len);
+            PyErr_Format(state->ParameterError, "sums must be a multiple of 32 bytes long, not %zd", view.len);
         else if (read.count && read.most >= entries)
             PyErr_Format(PyExc_IndexError, "a hit belongs to entry %lu, but there are sums of %zu entries", (unsigned long)read.most, entries);
         else
@@ -340,7 +340,7 @@ bool spv_take_hit_block(const spv_state *state, PyObject *hash, PyObject *height
 /* Takes the arguments. False with an exception set. */
 static bool take_arguments(const spv_state *state, PyObject *const *given, rendering *of) {
     long long form;
-    if (!(of->packed = spv_snapshot(given[0])) || !spv_whole(state, given[1], 0, SPV_FORMS - 1, "a form is 0 or 1", &form)
+    if (!(of->packed = spv_snapshot(given[0])) || !spv_whole(state, given[1], 0, SPV_FORMS - 1, "a form must be 0 or 1", &form)
         || !(of->places = spv_snapshot(given[2])) || !(of->texts = spv_snapshot(given[3])))
         return false;
     of->lines.form = (spv_form)form;

@@ -72,7 +72,7 @@ static PyObject *row_mark(PyObject *Py_UNUSED(self), PyObject *const *arguments,
     if (!spv_count_arguments("row_mark", count, 2))
         return NULL;
     if (!PyUnicode_Check(arguments[0])) {
-        spv_refuse_type("a table's name is a str, not %U", arguments[0]);
+        spv_refuse_type("a table's name must be a str, not %U", arguments[0]);
         return NULL;
     }
     Py_ssize_t size = 0;

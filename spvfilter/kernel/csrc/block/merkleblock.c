@@ -44,7 +44,7 @@ spv_status spv_parse_merkleblock(const uint8_t *raw, size_t size, spv_partial_tr
         return spv_refuse_bytes(size, at, (size_t)count, "flag bytes", error);
     tree->flags = (spv_bytes){raw + at, (size_t)count};
     at += (size_t)count;
-    return at == size ? SPV_OK : spv_refuse(error, at, "merkleblock", "%zu trailing bytes", size - at);
+    return at == size ? SPV_OK : spv_refuse(error, at, "merkleblock", "%zu trailing byte%s", size - at, size - at == 1 ? "" : "s");
 }
 
 /* The tree.

@@ -51,7 +51,7 @@ spv_status spv_script_of_coin(const spv_packed_coin *coin, size_t at, uint8_t ro
 spv_status spv_undo_end(size_t size, size_t at, spv_error *error) {
     if (at == size)
         return SPV_OK;
-    return spv_refuse_undo(spv_refuse(error, at, "undo record", "%zu trailing bytes", size - at));
+    return spv_refuse_undo(spv_refuse(error, at, "undo record", "%zu trailing byte%s", size - at, size - at == 1 ? "" : "s"));
 }
 
 /* Records. */

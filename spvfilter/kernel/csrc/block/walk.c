@@ -72,7 +72,7 @@ spv_status spv_walk_tx(const uint8_t *raw, size_t size, size_t at, spv_tx *tx, s
 
 spv_status spv_tx_end(size_t size, const spv_tx *tx, spv_error *error) {
     if (SPV_UNLIKELY(tx->end != size))
-        return spv_refuse(error, tx->end, "transaction", "%zu trailing bytes", size - tx->end);
+        return spv_refuse(error, tx->end, "transaction", "%zu trailing byte%s", size - tx->end, size - tx->end == 1 ? "" : "s");
     return SPV_OK;
 }
 
@@ -97,7 +97,7 @@ spv_status spv_block_start(const uint8_t *raw, size_t size, size_t *at, uint32_t
 
 spv_status spv_block_end(size_t size, size_t at, spv_error *error) {
     if (SPV_UNLIKELY(at != size))
-        return spv_refuse(error, at, "block", "%zu trailing bytes", size - at);
+        return spv_refuse(error, at, "block", "%zu trailing byte%s", size - at, size - at == 1 ? "" : "s");
     return SPV_OK;
 }
 

@@ -58,6 +58,6 @@ spv_status spv_gcs_end(const spv_gcs_stream *of, spv_error *error) {
         );
     size_t used = (of->bit + 7) >> 3;
     if (used != of->size)
-        return spv_refuse(error, used, "filter", "%zu trailing bytes", of->size - used);
+        return spv_refuse(error, used, "filter", "%zu trailing byte%s", of->size - used, of->size - used == 1 ? "" : "s");
     return SPV_OK;
 }

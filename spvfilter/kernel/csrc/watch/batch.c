@@ -61,7 +61,7 @@ static spv_status check_place(const spv_record *record, spv_bytes block, spv_err
     if (record->state == SPV_GONE)
         return spv_refuse_record(record, error);
     if (memcmp(record->memory, block.data + 4, SPV_HASH_BEFORE))
-        return spv_refuse_undo(spv_refuse(error, 0, "undo record", "the previous block of the block is not that of the record"));
+        return spv_refuse_undo(spv_refuse(error, 0, "undo record", "the record belongs to a block with a different parent"));
     return SPV_OK;
 }
 

@@ -238,7 +238,7 @@ static spv_status write_entries(writer *w, const spv_table *table, uint8_t *offs
     for (uint32_t number = 0; number < w->h.entries && !status; number++) {
         const spv_entry entry = spv_table_entry(table, number);
         if (!spv_is_sound(entry))
-            return spv_refuse(w->error, number, "entry", "no entry of a watch list");
+            return spv_refuse(w->error, number, "entry", "not an entry of a watch list");
         if (entry.kind == SPV_OUTPOINT && spv_table_find(table, entry.kind, entry.value) != number)
             return spv_refuse(w->error, number, "entry", "no coin has this outpoint, or another entry has it");
         if (spv_record_size(entry.kind, entry.value.size) > w->h.records_size - at)

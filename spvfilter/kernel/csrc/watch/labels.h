@@ -39,7 +39,7 @@ SPV_INLINE spv_status spv_label_of(const spv_labels *of, uint32_t entry, spv_byt
         return SPV_OK;
     const size_t at = spv_native32(of->places.data + PLACE * low + SIZE), end = of->texts.size;
     if (SPV_UNLIKELY(at > end || end - at < SIZE || end - at - SIZE < spv_native32(of->texts.data + at)))
-        return spv_refuse(error, PLACE * low, "labels", "the label of entry %u is outside of the texts", (unsigned)entry);
+        return spv_refuse(error, PLACE * low, "labels", "the label of entry %u is outside the texts", (unsigned)entry);
     *label = (spv_bytes){of->texts.data + at + SIZE, spv_native32(of->texts.data + at)};
     return SPV_OK;
 }

@@ -223,7 +223,7 @@ static bool refuse_view(const spv_core *core, const Py_buffer *view, const char 
         wanted = "integers in one dimension";
     PyObject *shown = PyUnicode_FromString(format);
     if (shown)
-        PyErr_Format(PyExc_TypeError, "a batch of keys for this filter is %s, not a buffer of %R with %d dimension(s)", wanted, shown, view->ndim);
+        PyErr_Format(PyExc_TypeError, "a batch of keys for this filter must be %s, not a buffer of %R with %d dimension(s)", wanted, shown, view->ndim);
     Py_XDECREF(shown);
     return false;
 }

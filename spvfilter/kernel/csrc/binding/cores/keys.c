@@ -78,7 +78,7 @@ static bool hold_number(spv_core *core, PyObject *key, spv_held *held) {
     if (!held->size && PyErr_ExceptionMatches(PyExc_OverflowError)) {
         const spv_state *state = spv_core_state((PyObject *)core);
         if (state)
-            PyErr_Format(state->KeyRangeError, "the int is outside the range of %s, which the filter takes", names[core->encoder - SPV_ENCODE_INT64]);
+            PyErr_Format(state->KeyRangeError, "the int is outside the range of %s, the type of the filter's keys", names[core->encoder - SPV_ENCODE_INT64]);
     }
     Py_DECREF(whole);
     return held->size > 0;

@@ -267,7 +267,7 @@ static bool check(const spv_state *state, PyObject *first, PyObject *slice) {
     const spv_shape *mine = &one->shape, *theirs = &other->shape;
     if (mine->family == theirs->family && mine->k0 == theirs->k0 && mine->k1 == theirs->k1 && one->encoder == other->encoder)
         return true;
-    PyErr_SetString(state->MismatchError, "the slices of a series have one hash family, key and encoding");
+    PyErr_SetString(state->MismatchError, "the slices of a series must have the same hash family, key and encoding");
     return false;
 }
 
@@ -277,7 +277,7 @@ static PyObject *checked(const spv_state *state, PyObject *iterable) {
     const Py_ssize_t count = slices ? PyTuple_Size(slices) : 0;
     bool fits = slices && count >= 1 && count <= SPV_MAX_SLICES;
     if (slices && !fits)
-        PyErr_Format(state->ParameterError, "a series has from 1 to %d slices, not %zd", SPV_MAX_SLICES, count);
+        PyErr_Format(state->ParameterError, "a series must have from 1 to %d slices, not %zd", SPV_MAX_SLICES, count);
     for (Py_ssize_t i = 0; fits && i < count; i++)
         fits = check(state, spv_is_core(state, PyTuple_GetItem(slices, 0), SPV_BITS) ? PyTuple_GetItem(slices, 0) : NULL, PyTuple_GetItem(slices, i));
     if (!fits)
@@ -329,7 +329,7 @@ static PyObject *append(PyObject *self, PyObject *const *arguments, Py_ssize_t g
         && spv_whole(state, arguments[1], 0, INT64_MAX, "count must be from 0 to 2^63 - 1", &most);
     if (good && count <= most) {
         if (count == SPV_MAX_SLICES)
-            PyErr_Format(state->CapacityError, "a series has at most %d slices", SPV_MAX_SLICES);
+            PyErr_Format(state->CapacityError, "a series can have at most %d slices", SPV_MAX_SLICES);
         good = count < SPV_MAX_SLICES && (more = longer(slices, arguments[0])) != NULL;
     }
     if (good && more) {

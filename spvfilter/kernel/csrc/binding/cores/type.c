@@ -58,12 +58,12 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
     if (partitioned < 0)
         return false;
     if (partitioned && !functions) {
-        PyErr_SetString(state->ParameterError, "a partitioned layout has at least one hash function");
+        PyErr_SetString(state->ParameterError, "a partitioned layout needs at least one hash function");
         return false;
     }
     if (family == SPV_FAMILY_SPLIT_BLOCK && !spv_is_split_block((uint64_t)cells, (uint32_t)functions, partitioned)) {
         PyErr_SetString(
-            state->ParameterError, "a split-block filter has 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned");
+            state->ParameterError, "a split-block filter must have 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned");
         return false;
     }
     PyObject *key = spv_named_snapshot(given->key, "key");
@@ -139,7 +139,7 @@ bool spv_move_core(const spv_core *fresh, spv_core *core, size_t size) {
 
 /* Reads the width of the cells. */
 static bool read_width(const spv_state *state, const core_arguments *given, bool bits, spv_core *fresh) {
-    static const char expected[] = "counter_bits is 4, 8 or 16";
+    static const char expected[] = "counter_bits must be 4, 8 or 16";
     long long width = bits ? SPV_BITS : 4;
     if (given->counter_bits && !spv_whole(state, given->counter_bits, 4, 16, expected, &width))
         return false;

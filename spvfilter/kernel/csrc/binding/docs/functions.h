@@ -24,7 +24,7 @@
     "bip37_scan_tx($module, raw, bits, hash_funcs, tweak, flags)\n" \
     "--\n" \
     "\n" \
-    "Return True if a node's filter matches a transaction, and the filter's bits after it.\n" \
+    "Return whether a node's filter matches a transaction, and the filter's bits after it.\n" \
     "\n" \
     "Args:\n" \
     "    raw: The transaction.\n" \
@@ -57,7 +57,7 @@
     "check_block($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "Check that a block's header commits to its transactions, and that the witness commitment fits their witnesses.\n" \
+    "Check that a block's header commits to its transactions, and that the witness commitment matches their witnesses.\n" \
     "\n" \
     "A block without any witness needs no commitment: before the activation of segwit, outputs that look like a\n" \
     "commitment have no meaning.\n" \
@@ -87,7 +87,7 @@
     "\n" \
     "Return the merkle branches of leaves: the hashes that a leaf's path is paired with, deepest first.\n" \
     "\n" \
-    "A branch has 32 bytes for each level below the root. A level with an odd number of hashes repeats its last hash.\n" \
+    "A branch is 32 bytes long for each level below the root. A level with an odd number of hashes repeats its last hash.\n" \
     "\n" \
     "Args:\n" \
     "    leaves: All leaves of the tree, concatenated, as `block_txids` returns them.\n" \
@@ -115,12 +115,12 @@
     "parse_tx($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."
+    "Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and if there are trailing bytes."
 #define SPV_DOC_spent_outpoints \
     "spent_outpoints($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "The outpoints (36 bytes each) that the one transaction in `raw` spends. Raises FormatError as parse_tx does."
+    "Return the outpoints, 36 bytes each, that a transaction spends. Raises FormatError as parse_tx does."
 #define SPV_DOC_strip_witness \
     "strip_witness($module, raw, tx)\n" \
     "--\n" \
@@ -129,7 +129,7 @@
     "\n" \
     "The txid is the hash of these bytes.\n" \
     "\n" \
-    "Raises ParameterError for a span that does not belong to a transaction in `raw`."
+    "Raises ParameterError if the span does not belong to a transaction in `raw`."
 #define SPV_DOC_txid \
     "txid($module, raw, tx)\n" \
     "--\n" \
@@ -144,7 +144,7 @@
     "Yield the transactions of the block that fills `raw`, in order.\n" \
     "\n" \
     "The iterator raises FormatError for a short header, a block without transactions, a transaction that walk_tx\n" \
-    "refuses, and trailing bytes. Iterate to the end before you trust the transactions that it yielded."
+    "refuses, and trailing bytes. Iterate to the end before you trust any transaction that it yields."
 #define SPV_DOC_walk_tx \
     "walk_tx($module, raw, at=0)\n" \
     "--\n" \
@@ -165,7 +165,7 @@
     "\n" \
     "Return the scriptPubKey of a valid address, or None to leave the address to spvfilter.address.\n" \
     "\n" \
-    "The reference leaves all addresses. The compiled twin decodes most valid addresses, and leaves all others.\n" \
+    "The reference always returns None. The compiled twin decodes most valid addresses, and returns None for all others.\n" \
     "\n" \
     "Args:\n" \
     "    text: The address.\n" \
@@ -180,7 +180,7 @@
     "encode_address($module, script, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "Return the address of a P2PKH, P2SH or witness scriptPubKey; None if the script has no address.\n" \
+    "Return the address of a P2PKH, P2SH or witness scriptPubKey, or None for any other script.\n" \
     "\n" \
     "Args:\n" \
     "    script: The scriptPubKey.\n" \
@@ -198,7 +198,7 @@
     "\n" \
     "Return the compressed public keys of a parent key plus each tweak times the generator, 33 bytes each.\n" \
     "\n" \
-    "The result is 33 zeros for a tweak that is too large for a private key, and for a sum that is the point at infinity.\n" \
+    "The result is 33 zeros if a tweak is too large for a private key or a sum is the point at infinity.\n" \
     "\n" \
     "Args:\n" \
     "    parent: A compressed public key.\n" \
@@ -210,13 +210,13 @@
     "read_at($module, descriptor, offset, size, key, /)\n" \
     "--\n" \
     "\n" \
-    "Read up to `size` bytes of an open file and XOR them with `key`. At the end of the file there may be fewer bytes.\n" \
+    "Read up to `size` bytes of an open file and XOR them with `key`. Fewer are read at the end of the file.\n" \
     "\n" \
     "Args:\n" \
     "    descriptor: File descriptor of the open file.\n" \
     "    offset: Offset of the first byte in the file.\n" \
     "    size: Number of bytes, at most MAX_BLOCK_SIZE.\n" \
-    "    key: 8-byte key that is repeated from the start of the file; or empty bytes.\n" \
+    "    key: 8-byte key that is repeated from the start of the file, or empty bytes.\n" \
     "\n" \
     "Raises:\n" \
     "    ParameterError: The key has the wrong size, a number is negative, or the size is too large.\n" \
@@ -230,25 +230,24 @@
     "The item is a pair: a list with the block hash and the filter of each message, and the number of bytes of these\n" \
     "messages.\n" \
     "\n" \
-    "A cfilter message is an item of its own if it has another filter type. The same holds if block hash, length and\n" \
-    "filter (BIP-157 § cfilter) do not take up exactly the payload.\n" \
+    "A cfilter message is an item of its own if its filter type differs or its payload is malformed (BIP-157 § cfilter).\n" \
     "\n" \
     "Raises ParameterError unless the magic is 4 bytes long."
 #define SPV_DOC_sound_frames \
     "sound_frames($module, stream, magic, /)\n" \
     "--\n" \
     "\n" \
-    "Return the sound messages at the head of a stream, and the number of bytes that they take.\n" \
+    "Return the valid messages at the start of a stream, and the number of bytes that they take.\n" \
     "\n" \
-    "Reading stops before the first message that is incomplete or not sound. A message is not sound if it has\n" \
+    "Reading stops before the first message that is incomplete or invalid. A message is invalid if it has\n" \
     "\n" \
-    "- another magic,\n" \
+    "- a different magic,\n" \
     "- a payload of more than 4,000,000 bytes,\n" \
     "- a command other than 1 to 12 printable ASCII characters padded with NULs,\n" \
     "- a wrong checksum (the first 4 bytes of sha256d(payload)).\n" \
     "\n" \
     "Returns:\n" \
-    "    Command and payload of each message, and the number of bytes of these messages with their envelopes.\n" \
+    "    The command and the payload of each message, and the number of bytes of these messages with their envelopes.\n" \
     "\n" \
     "Raises:\n" \
     "    ParameterError: The magic is not 4 bytes long."
@@ -256,7 +255,7 @@
     "fuse_build($module, hashes, fingerprint_bits, seed, segment_length, segments, buffer)\n" \
     "--\n" \
     "\n" \
-    "Build the table of a binary fuse filter in `buffer`. Return False if the seed fails: try the next seed then.\n" \
+    "Build the table of a binary fuse filter in `buffer`. Return False if the seed fails; then try the next one.\n" \
     "\n" \
     "Args:\n" \
     "    hashes: Distinct 64-bit hashes of the keys, 8 bytes each, little endian.\n" \
@@ -277,7 +276,7 @@
     "\n" \
     "Return the distinct hashes among `hashes`, 8 bytes each, in any order.\n" \
     "\n" \
-    "Raises TypeError for an object that is not bytes-like, ParameterError for a size that is not a multiple of 8."
+    "Raises TypeError if the object is not bytes-like, and ParameterError if its size is not a multiple of 8."
 #define SPV_DOC_gcs_build \
     "gcs_build($module, items, key, p, m)\n" \
     "--\n" \
@@ -310,7 +309,7 @@
     "\n" \
     "Return the filter headers, 32 bytes each, of successive blocks.\n" \
     "\n" \
-    "A filter header is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers).\n" \
+    "A filter header is the double SHA-256 of the filter hash and the previous filter header (BIP-157 § Filter Headers).\n" \
     "\n" \
     "Args:\n" \
     "    hashes: Filter hashes of the blocks, 32 bytes each.\n" \
@@ -331,8 +330,8 @@
     "\n" \
     "Return where a header with this hash may be: positions in `indexes`, and the number of the header in that index.\n" \
     "\n" \
-    "An index is listed if it contains the first four bytes of the hash. Raises ParameterError for a hash of another\n" \
-    "length, and for bytes that are not an index."
+    "An index is listed if it contains the first four bytes of the hash. Raises ParameterError if the hash has the wrong\n" \
+    "length, or if the bytes are not an index."
 #define SPV_DOC_header_bits \
     "header_bits($module, headers, /)\n" \
     "--\n" \
@@ -353,8 +352,8 @@
     "\n" \
     "Return an index by hash of headers that follow each other.\n" \
     "\n" \
-    "The index has the first four bytes of each hash, in ascending order, and then the numbers of the headers in the same\n" \
-    "order, u16 little endian. Headers with equal bytes are in the order of their numbers.\n" \
+    "The index consists of the first four bytes of each hash, in ascending order, and then the numbers of the headers in\n" \
+    "the same order, u16 little endian. Headers with equal bytes are in the order of their numbers.\n" \
     "\n" \
     "Args:\n" \
     "    headers: 1 to 65,536 headers, 80 bytes each.\n" \
@@ -367,14 +366,14 @@
     "join_indexes($module, indexes, /)\n" \
     "--\n" \
     "\n" \
-    "Return the index of all headers of several indexes. The headers of each index are numbered after those before it.\n" \
+    "Merge several indexes into one. The headers of each index are numbered after those of the index before it.\n" \
     "\n" \
-    "Raises ParameterError for no headers, for more than 65,536, and for bytes that are not an index."
+    "Raises ParameterError if there are no headers or more than 65,536, or if the bytes are not an index."
 #define SPV_DOC_judge_headers \
     "judge_headers($module, headers, hashes, times, usual, late, late_by, least_version, latest, /)\n" \
     "--\n" \
     "\n" \
-    "Return how many headers, from the first one, obey the rules, and how many of these are late.\n" \
+    "Return how many headers, from the first on, obey the rules, and how many of these are late.\n" \
     "\n" \
     "A header is late if its time is more than `late_by` seconds after the header before it. The rules are:\n" \
     "\n" \
@@ -391,7 +390,7 @@
     "    times: Times of 1 to 11 headers before them, u32 little endian, oldest first.\n" \
     "    usual: Bits (u32 little endian) and target (32 bytes little endian) of headers that are not late.\n" \
     "    late: Bits and target of late headers.\n" \
-    "    late_by: Seconds.\n" \
+    "    late_by: Seconds after the previous header beyond which a header is late.\n" \
     "    least_version: Lowest version.\n" \
     "    latest: Latest time (Unix time).\n" \
     "\n" \
@@ -402,7 +401,7 @@
     "linked_headers($module, headers, hashes, /)\n" \
     "--\n" \
     "\n" \
-    "Return how many headers, from the first one, follow each other without a break.\n" \
+    "Return how many headers, from the first on, follow each other without a break.\n" \
     "\n" \
     "Args:\n" \
     "    headers: The headers, 80 bytes each.\n" \
@@ -427,7 +426,7 @@
     "    The matched transactions in block order, and True if an inner node also parses as a transaction.\n" \
     "\n" \
     "Raises:\n" \
-    "    ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.\n" \
+    "    ProofError: The tree is invalid. Its `cause` is the first Flaw, depth first and left before right.\n" \
     "    ParameterError: A hash is not 32 bytes long."
 #define SPV_DOC_parse_merkleblock \
     "parse_merkleblock($module, raw, /)\n" \
@@ -435,25 +434,25 @@
     "\n" \
     "Return the number of transactions, the hashes and the flag bytes of a merkleblock payload.\n" \
     "\n" \
-    "The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, has trailing bytes, or has\n" \
-    "more hashes or flag bytes than any block needs."
+    "The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, or contains trailing bytes,\n" \
+    "or more hashes or flag bytes than any block needs."
 #define SPV_DOC_column_lines \
     "column_lines($module, form, names, layouts, columns, /)\n" \
     "--\n" \
     "\n" \
     "Return the rows of columns as lines of CSV without a header (0), or as JSON lines (1).\n" \
     "\n" \
-    "Bytes and hashes are in hex. Booleans are true or false. A row without a value has an empty cell, or null. A cell of\n" \
-    "CSV has quotes only if it needs them.\n" \
+    "Bytes and hashes are in hex. Booleans are true or false. A row without a value has an empty cell, or null. A CSV\n" \
+    "cell is quoted only if necessary.\n" \
     "\n" \
     "Args:\n" \
     "    form: 0 for CSV, 1 for JSON lines.\n" \
-    "    names: The names of the columns, which JSON lines show.\n" \
+    "    names: The names of the columns, which appear in JSON lines.\n" \
     "    layouts: The layout of each column, as in blocktables.Layout, but not FLOAT64.\n" \
     "    columns: The columns, as `block_columns` returns them. Texts are UTF-8.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A number of items differs, a layout has no lines, or a column does not fit its rows.\n" \
+    "    ParameterError: The numbers of items differ, a layout cannot be written, or a column does not fit its rows.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_columns \
     "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
@@ -477,7 +476,7 @@
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.\n" \
+    "    FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has the wrong type.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
@@ -495,7 +494,7 @@
     "    sums: A writable buffer with the numbers of all entries.\n" \
     "\n" \
     "Returns:\n" \
-    "    The index of each sum of satoshi that reached 2**64 and wrapped around, once for each time.\n" \
+    "    The index of each satoshi sum that reached 2**64 and wrapped around, once for each time.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits. The sums are unchanged.\n" \
@@ -507,7 +506,7 @@
     "count_hits($module, packed, /)\n" \
     "--\n" \
     "\n" \
-    "Return the number of packed hits. Raises FormatError for bytes that are not packed hits."
+    "Return the number of packed hits. Raises FormatError if the bytes are not packed hits."
 #define SPV_DOC_hit_lines \
     "hit_lines($module, packed, form, label_places, label_texts, block_hash, height, time, p2pkh_version, p2sh_version, hrp)\n" \
     "--\n" \
@@ -526,14 +525,14 @@
     "    label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The\n" \
     "        size of each label, as a u32 like the offsets, precedes it.\n" \
     "    block_hash: Hash of the block, 32 bytes in wire order.\n" \
-    "    height: Height of the block; None if it is not known.\n" \
+    "    height: Height of the block, or None if it is not known.\n" \
     "    time: Time of the block (Unix time).\n" \
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.\n" \
+    "    FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_sums \
@@ -558,25 +557,24 @@
     "    numbers: The numbers, as u32 in the byte order of the machine.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The size is not divisible by 4."
+    "    ParameterError: The size is not a multiple of 4 bytes."
 #define SPV_DOC_pack_hits \
     "pack_hits($module, hits, /)\n" \
     "--\n" \
     "\n" \
-    "Return hits as packed hits. Raises TypeError and ParameterError for a value that a scan does not return."
+    "Pack hits. Raises TypeError or ParameterError for a value that no scan returns."
 #define SPV_DOC_unpack_hits \
     "unpack_hits($module, packed, /)\n" \
     "--\n" \
     "\n" \
-    "Return packed hits as hits. Raises FormatError for bytes that are not packed hits."
+    "Unpack hits. Raises FormatError if the bytes are not packed hits."
 #define SPV_DOC_row_mark \
     "row_mark($module, table, row, /)\n" \
     "--\n" \
     "\n" \
-    "Return a 63-bit checksum over a table's name and a row of str, bytes, int and None.\n" \
+    "Return a 63-bit checksum of a table's name and a row of str, bytes, int and None.\n" \
     "\n" \
-    "It shows any change of the row: it is half of an 8-byte BLAKE2b hash, over the kind, the size and the value of\n" \
-    "each column.\n" \
+    "It reveals any change to the row. It is half of a BLAKE2b hash of the kind, the size and the value of each column.\n" \
     "\n" \
     "Raises:\n" \
     "    TypeError: The name is not a str, or the row is not iterable."
@@ -604,11 +602,11 @@
     "\n" \
     "Read the transaction that starts at byte `at`, and return its end and its candidate.\n" \
     "\n" \
-    "`spent` contains the scriptPubKey that each input spends, in order. An item is None if the script is not known.\n" \
-    "None in place of all of them means that no script is known.\n" \
+    "`spent` contains the scriptPubKeys that the inputs spend, in order, with None for each unknown script. If it is\n" \
+    "itself None, no script is known.\n" \
     "\n" \
     "The candidate is None if the transaction cannot pay a silent payment address (BIP-352 § Scanning silent payment\n" \
-    "eligible transactions). It may have no taproot output, or no eligible input. Or it spends an output whose witness\n" \
+    "eligible transactions). It may have no taproot output or no eligible input, or it may spend an output whose witness\n" \
     "version is above 1.\n" \
     "\n" \
     "Raises FormatError as walk_tx does, and if `spent` does not contain an item for each input."
@@ -619,7 +617,7 @@
     "Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.\n" \
     "\n" \
     "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. Validity is None if every row\n" \
-    "has a value. Offsets are None for values of one size.\n" \
+    "has a value. Offsets are None if all values have the same size.\n" \
     "\n" \
     "Args:\n" \
     "    blocks: The blocks.\n" \
@@ -629,19 +627,19 @@
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
-    "    hits: The packed hits of each block. Only transactions with hits then have rows. None for all transactions.\n" \
+    "    hits: The packed hits of each block, to include only transactions with hits; None for all transactions.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: A block is malformed, as in walk_block, or pays an amount out of range. Or the hits are malformed,\n" \
-    "        or those of another block.\n" \
+    "    FormatError: A block is malformed, as in walk_block, or pays an amount out of range; or hits are malformed or\n" \
+    "        belong to another block.\n" \
     "    UndoError: An undo record does not fit its block.\n" \
-    "    ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.\n" \
+    "    ParameterError: The numbers of items differ, a column does not exist, or a height or a network is out of range.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
 #define SPV_DOC_thrift_end \
     "thrift_end($module, raw, at, kind, /)\n" \
     "--\n" \
     "\n" \
-    "Return the offset after the value of a type that begins at an offset.\n" \
+    "Return the offset after a value of the given type that begins at an offset.\n" \
     "\n" \
     "Returns -1 if the value is malformed or truncated, or nested more than 16 deep.\n" \
     "\n" \
@@ -654,8 +652,8 @@
     "\n" \
     "Return the coins in an undo record without its check.\n" \
     "\n" \
-    "The result has a list for each transaction except the coinbase, with the coins of its inputs in order. Raises\n" \
-    "UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is not on\n" \
-    "the curve, or trailing bytes."
+    "The result contains a list for each transaction except the coinbase, with the coins of its inputs in order. Raises\n" \
+    "UndoError if the record is truncated or has trailing bytes, if a number, count or amount is out of range, or if a\n" \
+    "key is not on the curve."
 
 #endif

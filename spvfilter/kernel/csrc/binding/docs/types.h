@@ -8,8 +8,8 @@
     "\n" \
     "A bit array with k hash functions. Bit b is `1 << (b & 7)` of byte `b >> 3`, as in BIP-37.\n" \
     "\n" \
-    "`buffer` has ⌈m/8⌉ bytes. An array without bits or functions contains every key, and adding a key does nothing. Core\n" \
-    "does the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).\n" \
+    "`buffer` is ⌈m/8⌉ bytes long. An array without bits or functions contains every key, and adding a key does nothing.\n" \
+    "Core has done the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).\n" \
     "\n" \
     "Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size."
 #define SPV_DOC_BitCore_bits \
@@ -18,7 +18,7 @@
     "add($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.\n" \
+    "Set the bits of a key, and return True if the key was new, that is, if one of its bits was not set before.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, CapacityError if there is no room."
@@ -42,10 +42,11 @@
     "\n" \
     "Args:\n" \
     "    keys: The batches.\n" \
-    "    nulls: How to handle nulls in a column, of masked values, and of None or NaN in an iterable: \"raise\" raises\n" \
-    "        an error, \"skip\" leaves them out. With a custom `encode` function, \"raise\" passes None to that function.\n" \
-    "    padding: How to handle the zeros at the end of byte strings in NumPy's S: \"keep\" for keys of the full width,\n" \
-    "        such as digests, \"strip\" for texts. S is an error without it.\n" \
+    "    nulls: How to handle nulls in a column, masked values, and None or NaN in an iterable: \"raise\" raises an\n" \
+    "        error, and \"skip\" leaves them out. With a custom `encode` function, \"raise\" passes None to that\n" \
+    "        function.\n" \
+    "    padding: How to handle the zeros at the end of NumPy's byte strings (S): \"keep\" for keys of the full width,\n" \
+    "        such as digests, or \"strip\" for texts. S is an error without it.\n" \
     "\n" \
     "Raises:\n" \
     "    TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys\n" \
@@ -60,7 +61,7 @@
     "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
-    "Test a batch of keys as `update` accepts it. Return one byte for each key: 1 if it is contained, else 0.\n" \
+    "Test a batch of keys, as `update` accepts it, and return one byte for each key: 1 if it is contained, else 0.\n" \
     "\n" \
     "For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean\n" \
     "Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of\n" \
@@ -76,7 +77,7 @@
     "\n" \
     "Return the number of bits that are 1 in this array or in the other one.\n" \
     "\n" \
-    "Raises MismatchError for an array of a different shape, TypeError for other objects."
+    "Raises MismatchError for an array of a different shape, and TypeError for other objects."
 #define SPV_DOC_BitCore_plane_set_bits \
     "plane_set_bits($self)\n" \
     "--\n" \
@@ -92,10 +93,10 @@
 #define SPV_DOC_Hashed_buffer \
     "The buffer that contains the cells: the caller's buffer, or a memoryview of the filter's own memory.\n" \
     "\n" \
-    "Setting it replaces the cells by those of another buffer of the same size. It returns when no thread writes to\n" \
-    "the old buffer any more. Raises ParameterError for a buffer that has the wrong size or is not contiguous."
+    "Setting it replaces the cells with those of another buffer of the same size, and returns once no thread writes\n" \
+    "to the old buffer any more. Raises ParameterError for a buffer that has the wrong size or is not contiguous."
 #define SPV_DOC_Hashed_room \
-    "Number of new keys that may be added before room is made; None (the default) for no limit.\n" \
+    "Number of new keys that may be added before room is made, or None (the default) for no limit.\n" \
     "\n" \
     "A new key decrements it, and removing the last copy of a key increments it. -1 means unknown, which is the value\n" \
     "after `|=`, `&=`, `clear` and setting the buffer. Raises ParameterError for a number below -1."
@@ -130,7 +131,7 @@
     "in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.\n" \
     "\n" \
     "A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)\n" \
-    "keeps it: the number of keys that it counts is no longer known, so it is never decremented.\n" \
+    "keeps it: nobody knows any more how many keys it counts, so it is never decremented.\n" \
     "\n" \
     "Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size."
 #define SPV_DOC_CounterCore_counter_limit \
@@ -139,7 +140,7 @@
     "add($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.\n" \
+    "Increment the counters of a key, and return True if the key was new, that is, if one of its counters was 0.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, CapacityError if there is no room."
@@ -149,7 +150,7 @@
     "\n" \
     "Decrement the counters of a key.\n" \
     "\n" \
-    "Raises KeyError for a key that is not contained, because removing it could lose other keys. Raises TypeError,\n" \
+    "Raises KeyError if the key is not contained, because removing it could lose other keys. Raises TypeError,\n" \
     "KeyRangeError and ReadOnlyError as `add` does."
 #define SPV_DOC_CounterCore_count \
     "count($self, key, /)\n" \
@@ -157,7 +158,7 @@
     "\n" \
     "Return an upper bound on how often the key was added: the smallest of its counters.\n" \
     "\n" \
-    "A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a\n" \
+    "If the result is `counter_limit`, the key was added that often or more. Raises TypeError or KeyRangeError for a\n" \
     "key that does not fit the filter's encoding."
 #define SPV_DOC_CounterCore_update \
     "update($self, *keys, nulls='raise', padding=None)\n" \
@@ -194,8 +195,8 @@
     "\n" \
     "A series of BitCores, the slices, that form one set.\n" \
     "\n" \
-    "The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no\n" \
-    "room, a derived class first appends a slice.\n" \
+    "The set contains a key if any slice contains it. A new key is added to the last slice. If that has no room, a\n" \
+    "derived class first appends a slice.\n" \
     "\n" \
     "All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may\n" \
     "differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,\n" \
@@ -208,7 +209,7 @@
     "\n" \
     "Add a slice, unless there are more than `count` slices because another thread has added one.\n" \
     "\n" \
-    "Return True if it was added.\n" \
+    "Returns True if it was added.\n" \
     "\n" \
     "Raises CapacityError if there are 64 slices, ParameterError for a negative count, MismatchError if the slice\n" \
     "differs from the others, TypeError for other objects."
@@ -216,7 +217,7 @@
     "add($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Add a key to the last slice unless a slice contains it. Return True if it was new.\n" \
+    "Add a key to the last slice unless a slice contains it, and return True if it was new.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is\n" \
     "read-only, CapacityError if there is no room."
@@ -249,7 +250,7 @@
     "\n" \
     "A table without segments contains no key, and has no cells.\n" \
     "\n" \
-    "- `fingerprint_bits` is 8, 16 or 32. A key that was not added is reported with the probability 2^-fingerprint_bits.\n" \
+    "- `fingerprint_bits` is 8, 16 or 32. A key that was not added is reported with probability 2^-fingerprint_bits.\n" \
     "- `seed`, `segment_length` and `segments` are the arguments of `fuse_build`.\n" \
     "- `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.\n" \
     "- `buffer` contains the fingerprints, little endian, and is used in place, not copied.\n" \
@@ -263,7 +264,7 @@
 #define SPV_DOC_FuseCore_segment_length \
     "Number of cells in a segment, a power of two."
 #define SPV_DOC_FuseCore_segments \
-    "Number of segments in which a key's first cell can be; 0 for a table without keys."
+    "Number of segments in which a key's first cell can be, or 0 for a table without keys."
 #define SPV_DOC_FuseCore_body \
     "The bytes of the table, as a read-only memoryview."
 #define SPV_DOC_FuseCore_contains_many \
@@ -310,7 +311,7 @@
     "match_many($self, sets, p, m)\n" \
     "--\n" \
     "\n" \
-    "Query many sets. Return one byte for each set: 1 if `match_any` is true for it, else 0.\n" \
+    "Query many sets, and return one byte for each set: 1 if `match_any` is true for it, else 0.\n" \
     "\n" \
     "Args:\n" \
     "    sets: Pairs (key, data) of bytes.\n" \
@@ -318,7 +319,7 @@
     "    m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: A set is malformed; `field` names the set.\n" \
+    "    FormatError: A set is malformed. The error's `field` names the set.\n" \
     "    ParameterError: P or M is out of range, or a key has the wrong length."
 #define SPV_DOC_WatchTable \
     "WatchTable(image=None)\n" \
@@ -326,7 +327,7 @@
     "\n" \
     "The entries and coins of a watch list, and the scan for them.\n" \
     "\n" \
-    "A scan does not change the table; `learn` adds the outputs that the scan found.\n" \
+    "A scan does not change the table. `learn` adds the outputs that a scan found.\n" \
     "\n" \
     "Threads may scan and read a table while another thread changes it. A scan may or may not find an entry that is added\n" \
     "during the scan. With the compiled kernel every operation is atomic: several threads may change a table, and a copy\n" \
@@ -344,7 +345,7 @@
     "add($self, kind, value, /)\n" \
     "--\n" \
     "\n" \
-    "Add an entry and return its number, from 0. An entry that exists keeps its number.\n" \
+    "Add an entry, and return its number, from 0. An existing entry keeps its number.\n" \
     "\n" \
     "Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64\n" \
     "bytes, and an unknown type of script."
@@ -374,10 +375,10 @@
     "packed_entries($self, first, most, /)\n" \
     "--\n" \
     "\n" \
-    "Return entries as bytes for a digest: each has its kind (u8), its size (u32 LE) and its value.\n" \
+    "Return entries as bytes for a digest: for each, its kind (u8), its size (u32 LE) and its value.\n" \
     "\n" \
     "Args:\n" \
-    "    first: Number of the first entry. Without such an entry, the result is empty.\n" \
+    "    first: Number of the first entry. If there is no such entry, the result is empty.\n" \
     "    most: Largest number of entries to return.\n" \
     "\n" \
     "Raises:\n" \
@@ -386,7 +387,7 @@
     "image($self)\n" \
     "--\n" \
     "\n" \
-    "Return the image over which the table was opened. None without an image, or after a change of the table."
+    "Return the image over which the table was opened, or None without an image or after a change to the table."
 #define SPV_DOC_WatchTable_image_size \
     "image_size($self)\n" \
     "--\n" \
@@ -413,7 +414,7 @@
     "coin($self, outpoint, /)\n" \
     "--\n" \
     "\n" \
-    "Return the known facts about an outpoint (36 bytes); None if it is not watched."
+    "Return the known facts about an outpoint (36 bytes), or None if it is not watched."
 #define SPV_DOC_WatchTable_coins \
     "coins($self)\n" \
     "--\n" \
@@ -425,7 +426,7 @@
     "set_coin($self, outpoint, entry, value, script, /)\n" \
     "--\n" \
     "\n" \
-    "Watch an outpoint. If it is already watched, it keeps its entry, and a missing value or script is added.\n" \
+    "Watch an outpoint. If it is already watched, it keeps its entry, and gains a missing value or script.\n" \
     "\n" \
     "Args:\n" \
     "    outpoint: The outpoint, 36 bytes.\n" \
@@ -441,15 +442,15 @@
     "\n" \
     "Watch the outpoints of the outputs among `hits`, except those of data prefixes and script types.\n" \
     "\n" \
-    "Raises ParameterError as `set_coin` does; then no outpoint is added."
+    "Raises ParameterError as `set_coin` does; in that case no outpoint is added."
 #define SPV_DOC_WatchTable_learn_packed \
     "learn_packed($self, packed, /)\n" \
     "--\n" \
     "\n" \
     "Watch the outpoints of the outputs among packed hits, and return their number.\n" \
     "\n" \
-    "Outputs that matched by a data prefix or a script type are left out. Raises FormatError for bytes that are not\n" \
-    "packed hits; then no outpoint is added."
+    "Outputs that matched a data prefix or a script type are left out. Raises FormatError if the bytes are not\n" \
+    "packed hits; in that case no outpoint is added."
 #define SPV_DOC_WatchTable_copy \
     "copy($self)\n" \
     "--\n" \
@@ -466,10 +467,10 @@
     "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, jobs, /)\n" \
     "--\n" \
     "\n" \
-    "Add the addresses in lines of text, up to the first line that is not taken.\n" \
+    "Add the addresses on lines of text, up to the first line that is not taken.\n" \
     "\n" \
-    "A line is `address` or `address,label`. The reference takes no line. The compiled twin takes the lines whose\n" \
-    "address `decode_address` decodes. watch/textfile.py handles all other lines.\n" \
+    "A line is `address` or `address,label`. The reference takes no lines. The compiled twin takes lines whose\n" \
+    "address `decode_address` decodes; watch/textfile.py handles all others.\n" \
     "\n" \
     "Args:\n" \
     "    chunk: The text. Only whole lines are taken.\n" \
@@ -491,7 +492,7 @@
     "script_totals($self, sums, first, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "Return the sums of scripts as lines of CSV, and the number of the next entry.\n" \
+    "Return the sums of scripts as CSV lines, and the number of the next entry.\n" \
     "\n" \
     "The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. An entry without\n" \
     "matches has no line. The lines end before the next entry with matches that is not a script, or at the last\n" \
@@ -507,7 +508,7 @@
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The label of an entry is outside of the texts.\n" \
+    "    FormatError: The label of an entry is outside the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_WatchTable_match_script \
@@ -531,7 +532,7 @@
     "    raw: The block.\n" \
     "    found: Table that collects the coins of a run of blocks until they are learned. Spends of its coins are\n" \
     "        included, and the coins of this block are added to it.\n" \
-    "    undo: The block's undo record with its check; or None.\n" \
+    "    undo: The block's undo record with its check, or None.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The block is malformed, pays more than 21 million coins, or has a matching transaction twice\n" \
@@ -543,7 +544,7 @@
     "\n" \
     "Scan several blocks in order.\n" \
     "\n" \
-    "The result of a malformed block is the error that scan_block raises.\n" \
+    "For a malformed block, the result is the error that scan_block raises.\n" \
     "\n" \
     "Args:\n" \
     "    blocks: The blocks.\n" \
@@ -562,7 +563,7 @@
     "\n" \
     "Each block is read into the buffer and scanned before the next.\n" \
     "\n" \
-    "The result of a place is None if it cannot be read or does not contain a block with that hash.\n" \
+    "For a place that cannot be read, or does not contain a block with the given hash, the result is None.\n" \
     "\n" \
     "Args:\n" \
     "    places: The places of the blocks.\n" \

@@ -96,7 +96,7 @@ PyObject *spv_wt_script_totals(PyObject *self, PyObject *const *arguments, Py_ss
         totals.first = (uint32_t)first;
         totals.labels = (spv_labels){spv_bytes_of(places), spv_bytes_of(texts)};
         if (totals.sums.size % SPV_SUMS_SIZE)
-            PyErr_Format(state->ParameterError, "sums have %zu bytes, which is not a multiple of 32", totals.sums.size);
+            PyErr_Format(state->ParameterError, "sums must be a multiple of 32 bytes long, not %zu", totals.sums.size);
         else
             made = rendered(self, &totals, arguments[6]);
     }

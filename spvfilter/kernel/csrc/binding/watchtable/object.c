@@ -55,7 +55,7 @@ bool spv_check_entry(const spv_state *state, unsigned kind, PyObject *snapshot) 
         return false;
     }
     if (kind == SPV_SCRIPT_TYPE && (size != 1 || spv_data(snapshot)[0] >= SPV_SCRIPT_TYPES)) {
-        PyErr_SetString(state->ParameterError, "a script type is one byte, the number of a ScriptType");
+        PyErr_SetString(state->ParameterError, "a script type must be one byte, the number of a ScriptType");
         return false;
     }
     return true;

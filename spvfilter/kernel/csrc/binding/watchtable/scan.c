@@ -54,7 +54,7 @@ bool spv_take_found(const spv_state *state, PyObject *found, spv_table **table) 
     if (found == Py_None)
         return true;
     if (!PyObject_TypeCheck(found, (PyTypeObject *)state->WatchTable))
-        return spv_refuse_type("found is a WatchTable or None, not %U", found);
+        return spv_refuse_type("found must be a WatchTable or None, not %U", found);
     *table = spv_table_of(found);
     return true;
 }

@@ -88,7 +88,7 @@ static spv_status rows(const struct ArrowArray *array, int64_t skipped, int64_t 
     if (array->null_count < -1 || array->null_count > array->length)
         return spv_refuse(error, first, "null_count", "%" PRId64 " of %" PRId64, array->null_count, array->length);
     if (array->n_children)
-        return spv_refuse(error, first, "children", "%" PRId64 " of them", array->n_children);
+        return spv_refuse(error, first, "children", "expected none, got %" PRId64, array->n_children);
     column->length = (size_t)length;
     column->bit = (size_t)(array->offset + skipped);
     return SPV_OK;
@@ -125,7 +125,7 @@ static spv_status buffers(const spv_arrow_layout *layout, const struct ArrowArra
     const bool parts = layout->layout == SPV_OFFSETS32 || layout->layout == SPV_OFFSETS64, views = layout->layout == SPV_VIEWS;
     const int64_t wanted = layout->layout == SPV_NULLS ? 0 : parts || views ? 3 : 2;
     if (views ? array->n_buffers < wanted || array->n_buffers > INT32_MAX : array->n_buffers != wanted)
-        return spv_refuse(error, column->first, "buffers", "%" PRId64 " of them, not %" PRId64, array->n_buffers, wanted);
+        return spv_refuse(error, column->first, "buffers", "expected %" PRId64 ", got %" PRId64, wanted, array->n_buffers);
     if (!wanted)
         return SPV_OK;
     if (!array->buffers)
@@ -161,7 +161,7 @@ static spv_status unwrap(const struct ArrowArray *table, size_t first, const str
     if (!table->release)
         return spv_refuse(error, first, "array", "it was released");
     if (table->n_children != 1 || !table->children || !table->children[0])
-        return spv_refuse(error, first, "children", "%" PRId64 " of them, not 1", table->n_children);
+        return spv_refuse(error, first, "children", "expected 1, got %" PRId64, table->n_children);
     if (table->length < 0 || table->offset < 0 || table->length > LONGEST || table->offset > LONGEST)
         return spv_refuse(error, first, "length", "%" PRId64 " from %" PRId64, table->length, table->offset);
     if (table->null_count && table->n_buffers > 0 && table->buffers && table->buffers[0])
