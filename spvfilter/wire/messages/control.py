@@ -36,8 +36,8 @@ class Empty:
     @classmethod
     def parse(cls, payload: bytes) -> Self:
         """Parse a payload, which must be empty. Raises FormatError if it is not empty."""
-        if payload:
-            raise FormatError(f"{len(payload)} trailing bytes", offset=0, field="payload")
+        if left := len(payload):
+            raise FormatError(f"{left} trailing byte{'' if left == 1 else 's'}", offset=0, field="payload")
         return cls()
 
     def __bytes__(self) -> bytes:
