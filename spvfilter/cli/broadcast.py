@@ -92,7 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=(
             "a transaction that TX spends from, given in the same way as TX: it is sent with TX, and their fees count"
-            " together. Repeat the option for each parent, in the order in which they spend from each other"
+            " together. Repeat the option for each parent; a parent that spends from another comes after it"
         ),
     )
     parser.add_argument(

@@ -30,7 +30,7 @@ _DROPPED = 0
 
 
 def on_signal(number: int, react: Callable[[], object]) -> Callable[[], object]:
-    """Call `react` in the running event loop at each signal of this number, until the returned function is called."""
+    """Call `react` in the running loop whenever signal `number` arrives, until the returned function is called."""
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":  # its loop has no signal handlers, but every signal wakes it
         before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(react))

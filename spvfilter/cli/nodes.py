@@ -81,7 +81,7 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
         "--discover",
         action="store_true",
         help=(
-            "find more nodes: ask DNS seeds, which learn that you use Bitcoin, and other nodes; --db keeps their"
+            "find more nodes: ask other nodes, and DNS seeds, which learn that you use Bitcoin; --db keeps the"
             " addresses"
         ),
     )

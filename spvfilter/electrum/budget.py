@@ -84,7 +84,7 @@ class ElectrumBudget:
         return True
 
     def unsubscribe(self, host: str, count: int = 1) -> None:
-        """Count subscriptions that have ended."""
+        """Stop counting subscriptions that have ended."""
         self._subscribed[host] -= count
         if self._subscribed[host] <= 0:
             del self._subscribed[host]

@@ -189,7 +189,7 @@ def _lists(array: Any) -> Iterator[tuple[int, object]]:
 def _of_pandas(pandas: Any, keys: Any, skip: bool) -> BatchPieces:
     if isinstance(keys, pandas.DataFrame):
         if keys.shape[1] != 1:
-            raise TypeError(f"keys: expected one column, not a table of {keys.shape[1]}: choose one of them")
+            raise TypeError(f"keys: expected one column, got {keys.shape[1]}: choose one of them")
         keys = keys.iloc[:, 0]
     import numpy  # pandas has imported it already
 

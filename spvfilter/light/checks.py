@@ -80,11 +80,15 @@ def named_peers(
         if proxy is None and (why := needed_proxy(address.host)) is not None:
             raise ParameterError(why)
     if not addresses and not discover:
-        raise ParameterError("there are no peers to connect to: name peers, or let the client discover them")
+        raise ParameterError(
+            "there are no peers to connect to: name at least one peer, or let the client discover them"
+        )
     if not addresses and proxy is not None and not knows:
-        raise ParameterError("DNS seeds are not used with a proxy, because the queries would bypass it: name peers")
+        raise ParameterError(
+            "DNS seeds are not used with a proxy, because the queries would bypass it: name at least one peer"
+        )
     if not addresses and not network.dns_seeds:
-        raise ParameterError(f"{network} has no DNS seeds: name peers")
+        raise ParameterError(f"{network} has no DNS seeds: name at least one peer")
     return addresses
 
 

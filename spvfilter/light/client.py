@@ -289,7 +289,7 @@ class LightClient:
         """Return a stream of events, in order, until the `async with` block of the client ends.
 
         Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
-        belong to this run and have no number. If the client ends by itself, the stream finally raises the reason.
+        belong to this run and have no number. If an error ends the client, the stream finally raises it.
 
         The client never waits for a reader. A slow reader gets older wallet events from the database, which keeps up to
         250,000 events of the last 30 days, and at least 10,000. It also keeps the latest 10,000 events about other

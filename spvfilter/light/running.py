@@ -630,7 +630,8 @@ def entered(
     try:
         if not addresses and not saved.addresses and options.reach is Reach.PROXIED:
             raise ParameterError(
-                "DNS seeds are not used with a proxy, and the database contains no peer addresses: name peers"
+                "DNS seeds are not used with a proxy, and the database contains no peer addresses: name at least one"
+                " peer"
             )
         verify = None if find_curve() is None else verify_spends
         drawn = random.Random(secrets.randbits(256))  # noqa: S311  its state is as unknown as the system's numbers

@@ -243,8 +243,9 @@ def in_chain_order(
 ) -> tuple[list[PendingBlock], list[PendingBlock]]:
     """Return the stale blocks of a source, and its blocks on the best branches in chain order.
 
-    Only blocks in the span of the source are returned. Raises SourceError if required undo records are missing, if the
-    range contains no blocks, or if it is a range of heights and the height of a block is unknown.
+    The blocks on the best branches are limited to the span of the source; the stale ones are not. Raises SourceError if
+    required undo records are missing, if the range contains no blocks, or if it is a range of heights and the height of
+    a block is unknown.
     """
     blocks: dict[bytes, PendingBlock] = {}
     for found in source.index(network):

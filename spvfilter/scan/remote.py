@@ -115,7 +115,8 @@ class RemoteFile:
     def put(self, local: Path) -> None:
         """Replace this file with a local file.
 
-        The file appears complete: by a rename if the store has files, else as one object.
+        Readers never see a partial file. If the store can rename files, the file is uploaded under a temporary name and
+        renamed; otherwise it is uploaded as a single object.
         """
         with self._store() as (store, path):
             if _has_renames(store):

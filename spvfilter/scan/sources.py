@@ -190,12 +190,12 @@ class BlockSpan:
 
     @property
     def first_height(self) -> int | None:
-        """The height from which the range has blocks; None if a time or the chain begins the range."""
+        """The height at which the range starts; None if it starts at a time, or at the start of the chain."""
         return self.from_height if self.from_time is None else None
 
     @property
     def last_height(self) -> int | None:
-        """The height up to which the range has blocks; None if a time or the chain ends the range."""
+        """The height at which the range ends; None if it ends at a time, or at the end of the chain."""
         return self.to_height if self.to_time is None else None
 
     def __str__(self) -> str:

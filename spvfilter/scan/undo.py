@@ -95,7 +95,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
     coins = spent_coins(undo)
     shape = [len(tx.inputs) for tx in walk_block(raw_block)][1:]
     if [len(of_tx) for of_tx in coins] != shape:
-        raise UndoError("the numbers of inputs differ from the block's", offset=0, field="undo input count")
+        raise UndoError("the input counts do not match the block", offset=0, field="undo input count")
     return coins
 
 

@@ -31,7 +31,7 @@ class OutputEffect(NamedTuple):
 
 @public
 class TxEffects(NamedTuple):
-    """A transaction of the wallet that counts, and its effects on scripts."""
+    """A wallet transaction that counts toward the balance, and its effects on scripts."""
 
     txid: bytes
     """Txid, 32 bytes in wire order."""

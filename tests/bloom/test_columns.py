@@ -315,7 +315,7 @@ def test_columns_import_no_library() -> None:
 
 # Libraries
 
-TWO = "keys: expected one column, not a table of 2: choose one of them"
+TWO = "keys: expected one column, got 2: choose one of them"
 
 
 @pytest.fixture

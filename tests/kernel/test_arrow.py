@@ -344,7 +344,7 @@ def test_a_number_that_does_not_fit_is_named(
 def test_a_table_of_several_columns_is_refused(kernel: Kernel) -> None:
     column = Producer(b"u", 0, [None, None, None])
     table = Producer(b"+s", 0, [None], children=[column, column])
-    with pytest.raises(TypeError, match=r"^keys: expected one column, not a table of 2: choose one of them$"):
+    with pytest.raises(TypeError, match=r"^keys: expected one column, got 2: choose one of them$"):
         made(kernel).update(table)
     assert table.released == 1
 

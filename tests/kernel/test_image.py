@@ -297,7 +297,7 @@ def test_a_wrong_key_or_room_is_refused(kind: type[WatchTable]) -> None:
     table.add(EntryKind.SCRIPT, bytes(22))
     with pytest.raises(ParameterError, match="a key must be 64 bytes long, not 63"):
         table.write_image(bytearray(table.image_size()), bytes(63))
-    with pytest.raises(FormatError, match="bytes of room, but the image has"):
+    with pytest.raises(FormatError, match=r"the buffer must be \d+ bytes long, not \d+"):
         table.write_image(bytearray(table.image_size() + 1), bytes(64))
     with pytest.raises((TypeError, BufferError)):
         table.write_image(bytes(table.image_size()), bytes(64))

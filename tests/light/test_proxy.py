@@ -328,7 +328,7 @@ def test_seeds_are_never_asked_through_a_proxy(looked_up: list[str]) -> None:
 
 async def test_discovery_through_a_proxy_needs_a_peer_or_an_address(looked_up: list[str], tmp_path: Path) -> None:
     watch = discovering(World(mature=0), 1)
-    with pytest.raises(ParameterError, match="the database contains no peer addresses: name peers"):
+    with pytest.raises(ParameterError, match="the database contains no peer addresses: name at least one peer"):
         async with LightClient(watch, discover=True, proxy="socks5://127.0.0.1:9050", store=tmp_path / "w.db"):
             raise AssertionError("entered")
     assert not looked_up

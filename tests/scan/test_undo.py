@@ -375,7 +375,7 @@ def test_coins_of_another_record_are_refused() -> None:
     for record in (records[0], records[1][:-1], b"", records[1] + b"\0"):
         with pytest.raises(UndoError, match="undo check"):
             block_coins(blocks[1], record)
-    with pytest.raises(UndoError, match="numbers of inputs"):
+    with pytest.raises(UndoError, match="input counts"):
         block_coins(blocks[1], record_of(blocks[1], undo_of([[Spent(5, b"")]])))
     with pytest.raises(FormatError):
         block_coins(blocks[1][:-1], records[1])

@@ -53,7 +53,8 @@ class SeriesState(NamedTuple):
 class SeriesLayout:
     """The layout of one scalable filter.
 
-    Raises ParameterError if the name, the shard size or the number of shards is invalid, and TooLargeError.
+    Raises ParameterError if the name, the shard size or the number of shards is invalid, and TooLargeError if the first
+    slice is too large to address.
     """
 
     def __init__(self, name: str, plan: Growth, shard_size: int, hashing: HashFamily | None, encode: Encode) -> None:
@@ -96,8 +97,8 @@ class SeriesLayout:
     def know(self, count: int) -> None:
         """Compute the layouts of the first `count` slices.
 
-        Raises CapacityError if there are more than 64 slices or more shards than a script handles, ParameterError if
-        the size of a slice is too large to compute, and TooLargeError.
+        Raises CapacityError if there would be more than 64 slices, or more shards than a script can handle. Raises
+        ParameterError if the size of a slice is too large to compute, and TooLargeError if it is too large to address.
         """
         while len(self.slices) < count:
             number = len(self.slices)

@@ -337,7 +337,7 @@ def _create_static(store: FilterStorage, args: argparse.Namespace) -> None:
     rate = 2.0**-8 if args.fp_rate is None else args.fp_rate
     bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
     if bits is None:
-        raise ParameterError(f"the lowest rate of a static filter is 2^-32 (2.3e-10), not {rate:g}")
+        raise ParameterError(f"with --static, --fp-rate must be at least 2^-32 (2.3e-10), not {rate:g}")
     keys = KeyLines(args.inputs, args.null)
     added = 0
     with _progress(keys) as shown:

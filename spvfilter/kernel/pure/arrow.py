@@ -144,7 +144,7 @@ def type_of(schema: Schema) -> Type:
     within = schema.format == b"+s"
     if within:
         if schema.n_children != 1:
-            raise TypeError(f"keys: expected one column, not a table of {schema.n_children}: choose one of them")
+            raise TypeError(f"keys: expected one column, got {schema.n_children}: choose one of them")
         child = schema.children[0] if schema.children else None
         if not child or not child[0].release or child[0].format is None:
             raise ColumnError("its column is missing", row=0, field="schema")

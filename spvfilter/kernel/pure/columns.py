@@ -125,7 +125,8 @@ def opened(
 ) -> tuple[Iterator[Encoded | None], Callable[[bytes], object]]:
     """Return an iterator over the encoded keys of a batch, and a function that makes the mask for the batch.
 
-    A null that is skipped is None. The function takes one byte for each key. `BitCore.update` documents the formats.
+    The iterator yields None for each null that is skipped. The mask function takes one byte for each key.
+    `BitCore.update` documents the formats.
 
     Raises TypeError for bytes, bytearray and str, which are single keys, and for a buffer that cannot contain keys.
     Raises ParameterError if `nulls` is neither "raise" nor "skip", or `padding` is neither "keep" nor "strip".

@@ -19,8 +19,8 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, M
 def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
     """Return the number of transactions, the hashes and the flag bytes of a merkleblock payload.
 
-    The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, or contains trailing bytes,
-    or more hashes or flag bytes than any block needs.
+    The first 80 bytes of the payload are the header. Raises FormatError if the payload is truncated, contains trailing
+    bytes, or contains more hashes or flag bytes than any block needs.
     """
     reader = Reader(snapshot(raw))
     reader.take(HEADER_SIZE, "header")

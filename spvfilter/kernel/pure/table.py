@@ -199,7 +199,7 @@ class WatchTable:
             raise ParameterError(f"a key must be {KEY_SIZE} bytes long, not {len(key)}")
         size, found = self.image_size(), memoryview(room).nbytes
         if found != size:
-            raise FormatError(f"{found} bytes of room, but the image has {size}", offset=0, field="image")
+            raise FormatError(f"the buffer must be {size} bytes long, not {found}", offset=0, field="image")
         image = image_of(list(self.entries()), list(self.coins()), key)
         with memoryview(room) as view:
             view[:] = image

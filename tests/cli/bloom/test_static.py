@@ -73,7 +73,10 @@ def test_info_describes_a_static_filter(run: Any, made: Path) -> None:
         (["create", "f", "made.static", "--static"], "made.static: expected lines, but this is a filter"),
         (["create", "made.static", "lines.txt", "--static"], "made.static exists: --force replaces it"),
         (["create", "f", "lines.txt", "--static", "--capacity", "5"], "--static counts the lines itself"),
-        (["create", "f", "lines.txt", "--static", "--fp-rate", "1e-10"], "the lowest rate of a static filter is 2^-32"),
+        (
+            ["create", "f", "lines.txt", "--static", "--fp-rate", "1e-10"],
+            "with --static, --fp-rate must be at least 2^-32",
+        ),
         (["create", "f", "lines.txt", "--static", "--counting"], "--counting"),
         (["create", "f", "lines.txt", "--static", "--redis", "redis://localhost:1/0"], ""),
         (["check", "cut.static", "lines.txt"], "cut.static: file at byte"),

@@ -81,7 +81,7 @@ def test_default_mode_is_that_of_the_light_client() -> None:
             "argument --proxy: a proxy's user and password must each be 1 to 255",
         ),
         ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not used with a proxy"),
-        ([ADDRESS, "--discover"], "regtest has no DNS seeds: name peers"),
+        ([ADDRESS, "--discover"], "regtest has no DNS seeds: name at least one peer"),
         ([ADDRESS, *HERE, "--rebuild"], "--rebuild needs --db FILE"),
         ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters needs --db FILE"),
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),

@@ -294,7 +294,7 @@ spv_status spv_image_write(const spv_table *table, const spv_table_key *key, uin
     if (status)
         return status;
     if (w.h.size != size)
-        return spv_refuse(error, 0, "image", "%zu bytes of room, but the image has %zu", size, (size_t)w.h.size);
+        return spv_refuse(error, 0, "image", "the buffer must be %zu bytes long, not %zu", (size_t)w.h.size, size);
     memset(image, 0, size);
     w.h.key = *key;
     w.written.frozen = (spv_frozen){image + of.offsets, image + of.records, (size_t)w.h.records_size, w.h.entries};

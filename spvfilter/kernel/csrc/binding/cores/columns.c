@@ -258,7 +258,7 @@ static bool refuse_type(const spv_core *core, spv_status status, const spv_error
     if (status != SPV_FLAW)
         refuse(core, status, error);
     else if (!strcmp(error->field, "columns"))
-        PyErr_Format(PyExc_TypeError, "keys: expected one column, not a table of %s: choose one of them", error->message);
+        PyErr_Format(PyExc_TypeError, "keys: expected one column, got %s: choose one of them", error->message);
     else
         PyErr_Format(PyExc_TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type '%s'", error->message);
     return false;

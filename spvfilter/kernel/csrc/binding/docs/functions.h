@@ -434,8 +434,8 @@
     "\n" \
     "Return the number of transactions, the hashes and the flag bytes of a merkleblock payload.\n" \
     "\n" \
-    "The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, or contains trailing bytes,\n" \
-    "or more hashes or flag bytes than any block needs."
+    "The first 80 bytes of the payload are the header. Raises FormatError if the payload is truncated, contains trailing\n" \
+    "bytes, or contains more hashes or flag bytes than any block needs."
 #define SPV_DOC_column_lines \
     "column_lines($module, form, names, layouts, columns, /)\n" \
     "--\n" \
