@@ -143,7 +143,7 @@ class Parser(argparse.ArgumentParser):
         """Refuse a value that is not among the choices, and suggest the nearest one, without repeating the value."""
         if action.choices is None or value in action.choices:
             return
-        known = one_of(value, action.choices)
+        known = one_of(str(value), action.choices)
         if action is not self._subcommands:
             raise argparse.ArgumentError(action, f"invalid choice{known}")
         is_late = self._given[0].startswith("-")

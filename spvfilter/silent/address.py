@@ -62,10 +62,10 @@ class SilentAddress:
         try:
             payload = from_5_bits(values[1:])
         except FormatError as error:
-            raise AddressError(f"a silent payment address with {error.message}") from None
+            raise AddressError(f"a malformed silent payment address: {error.message}") from None
         if len(payload) < _KEYS_SIZE or (version == 0 and len(payload) != _KEYS_SIZE):
             raise AddressError(
-                f"silent payment address of version {version} with {len(payload)} bytes, expected {_KEYS_SIZE}"
+                f"a silent payment address of version {version} with {len(payload)} bytes, expected {_KEYS_SIZE}"
             )
         scan, spend = payload[:33], payload[33:_KEYS_SIZE]
         if not (is_pubkey(scan) and is_pubkey(spend)):

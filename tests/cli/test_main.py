@@ -139,6 +139,7 @@ def test_it_runs_as_a_module() -> None:
             "argument --network: unknown network: choose from mainnet, testnet3, testnet4, ",
         ),
         (["watch", "--network", "regtets"], "argument --network: unknown network: did you mean regtest? (see"),
+        (["watch", "--mempool-groups", "3"], "argument --mempool-groups: invalid choice: choose from 1, 2 (see"),
         (["scan", "x", "--format", "json"], "argument --format: invalid choice: did you mean jsonl? (see"),
         (["wallet", "ballance"], "unknown action: did you mean balance? (see 'spvfilter wallet --help')"),
         (

@@ -410,7 +410,6 @@ async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str,
             assert (await client.balance(account="alicia")).confirmed == 77
 
 
-@pytest.mark.slow
 async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)

@@ -20,7 +20,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.wallet import books, orphanage
 from spvfilter.wallet.events import MatchFound
 from support import worldprocess
-from support.engineparts import engine_of
+from support.engineparts import engine_of, tracked_txs
 from support.held import most_held
 from support.lightworld import FAST, START, TIMEOUT_S, World, running
 from support.vectors import effort
@@ -123,4 +123,5 @@ async def test_confirmed_own_transactions_are_dropped_from_memory(monkeypatch: p
         last = (await run.client.broadcast(world.spending())).txid
         watch = engine_of(run.client).broadcaster
         assert watch.find(last) is not None
+        assert tracked_txs(engine_of(run.client)) == 1
         assert most_held(watch) <= 6  # the latest three that were served, by txid and wtxid

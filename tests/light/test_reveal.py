@@ -351,7 +351,6 @@ async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, 
             assert lost not in given
 
 
-@pytest.mark.slow
 async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches: list[int]) -> None:
     path = tmp_path / "w.db"
     async with Node() as node:

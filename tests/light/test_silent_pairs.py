@@ -118,7 +118,6 @@ async def test_a_wallet_of_bip37_gains_a_scan_key(tmp_path: Path) -> None:
         assert {coin.value for coin in await run.client.coins()} == {70_000, 50_001}
 
 
-@pytest.mark.slow
 async def test_exports_of_a_wallet_contain_no_secret(tmp_path: Path) -> None:
     world, path, watch = SilentWorld(), tmp_path / "wallet.db", watching()
     watch.add_sp_label(1, "Alice")

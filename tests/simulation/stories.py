@@ -47,9 +47,7 @@ def _may_come(tasks: Tasks, wait: Wait[Any]) -> bool:
             return any(_may_come(tasks, each) for each in waits)
         case _:
             holders = gc.get_referrers(wait)
-            return any(
-                isinstance(each, _HOLDERS) or type(each).__module__ == filterquestions.__name__ for each in holders
-            )
+            return any(isinstance(each, _HOLDERS) or type(each).__module__ == _QUESTIONS for each in holders)
 
 
 def stopping(make: Make, rng: random.Random) -> Make:

@@ -143,6 +143,11 @@ def never_ask_seeds(engine: ClientEngine) -> None:
     engine.pool.discovery._seeds._not_before = 1e12
 
 
+def tracked_txs(engine: ClientEngine) -> int:
+    """Number of the wallet's own transactions that the broadcaster keeps in memory."""
+    return len(engine.broadcaster._owns)
+
+
 def depart(engine: ClientEngine, peer: Peer) -> None:
     """Tell the broadcaster that a peer is gone."""
     engine.broadcaster._gone(peer)

@@ -134,7 +134,9 @@ def test_wanted_scripts_of_foreign_payments_are_bounded_unlike_own_scripts() -> 
         outputs = [TxOut(1_000, OURS), *(TxOut(1, p2wpkh(RNG.randbytes(20))) for _ in range(100))]
         made.observe(tx([TxIn(RNG.randbytes(32), 0)], outputs), at)
         wanted.refresh()
-    assert most_held(wanted) <= MAX_OVERLAY + 1  # and our own script
+    query_all = wanted.queries(Position(), 10 * MAX_OVERLAY)
+    assert query_all is not None
+    assert MAX_OVERLAY - 101 <= sum(len(query) for _, query in query_all()) <= MAX_OVERLAY + 1  # and our own script
     assert wanted.position.base == 1
     before = wanted.position
     made.broadcast(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, p2wpkh(b"\x07" * 20))]), 1)
@@ -475,6 +477,9 @@ def test_a_bounded_number_of_absent_addresses_is_remembered() -> None:
     assert len(undecided_blocks(run.engine)) == MAX_DISPUTERS
     assert undecided_blocks(run.engine)[address] == {bytes(32)}
     assert most_held(requests) == MAX_NAMED
+    context_of(run.engine).out.take()
+    requests.name_pruners([Peer(number, address, 0.0)], 1)
+    assert context_of(run.engine).out.take() == []  # the latest addresses are remembered
 
 
 def test_divergent_filter_headers_are_not_requested_twice() -> None:

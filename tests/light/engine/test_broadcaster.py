@@ -200,7 +200,6 @@ def test_after_a_restart_other_peers_get_the_transaction(mode: Mode, tmp_path: P
         assert txid in world.truth.regtest.mempool
 
 
-@pytest.mark.slow
 def test_a_transaction_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
     for effects in (1, 2, 3, 4, 6, 9):
         folder = tmp_path / str(effects)

@@ -139,7 +139,8 @@ def test_few_dead_addresses_delay_auto_for_half_an_hour() -> None:
 
 
 @pytest.mark.slow
-def test_attempts_while_offline_say_nothing_about_compact_filters() -> None:
+def test_attempts_while_offline_say_nothing_about_compact_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.light.engine.addresses.MAX_HOPES", 1)
     run = Run(Mode.AUTO)
     run.do(Lost(run.peer, ConnectionResetError("gone")))
     for number in range(300):

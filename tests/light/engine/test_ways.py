@@ -267,7 +267,6 @@ def sent_to_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
         return [dict(connection.sent) for connection in world.process.connections.values()]
 
 
-@pytest.mark.slow
 def test_a_fake_payment_does_not_reveal_an_own_address(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, Prompt, fp_rate=0.3) as world:
         ours = world.truth.locks[1]

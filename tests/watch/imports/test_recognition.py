@@ -296,7 +296,6 @@ def test_every_format_warns_of_an_incomplete_origin(kind: str, tmp_path: Path) -
     assert any("without its origin" in each for each in read(tmp_path, damaged).warnings)
 
 
-@pytest.mark.slow
 def test_addresses_handed_out_before_are_not_revealed_again(tmp_path: Path) -> None:
     def next_of(file: object) -> list[int | None]:
         return [each.index_to_reveal for each in load(tmp_path, file).keychains]
