@@ -104,7 +104,8 @@ class Shop:
     """The shop's database. Each method is one transaction: it stores all of its changes or none."""
 
     def __init__(self, path: Path, confirmations: int = 3, clock: Callable[[], float] = time.time) -> None:
-        path.touch(mode=0o600)  # customers' orders are nobody else's business
+        with suppress(OSError):  # SQLite reports it
+            path.touch(mode=0o600)  # customers' orders are nobody else's business
         self.db = sqlite3.connect(path, timeout=30)
         (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (made_by,) = self.db.execute("PRAGMA application_id").fetchone()
