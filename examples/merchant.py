@@ -34,7 +34,6 @@ PAUSE_S = 0.02  # seconds without an event that end a transaction
 BATCH = 1_000  # most events in one transaction
 TOLD = ("id", "change", "account", "amount", "received", "settled", "state")  # columns of `invoices` in a webhook
 log = logging.getLogger("merchant")
-
 APPLICATION_ID = 0x53484F50  # "SHOP", in the header of the file: marks databases of this program
 SCHEMA = """
 PRAGMA journal_mode = WAL;
