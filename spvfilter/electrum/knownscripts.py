@@ -94,7 +94,7 @@ class KnownScripts:
         return found
 
     def take_derived(self, name: str, first: int, scripts: Sequence[tuple[bytes, ...]]) -> None:
-        """Store the further scripts of a keychain: a tuple for each index from `first`, the end of its window, on."""
+        """Store more scripts of a keychain: a tuple for each index, beginning at `first`, the end of its window."""
         indexes = {script_hash_of(script): first + at for at, each in enumerate(scripts) for script in each}
         self._further[name] = first, indexes
 
