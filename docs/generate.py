@@ -46,6 +46,17 @@ FIRST = {  # names that come before the others of their room
     "wire": "Session",
 }
 CODE = re.compile(r"(`[^`\n]+`)")
+LISTED = re.compile(r"^\| (`(?:spvfilter\.)?([a-z][\w.]*)`) \|", re.MULTILINE)
+"""A row for a module or a command. Its page exists only on the site, so a link to it is added here."""
+TOCTREE = """
+```{{toctree}}
+:glob:
+:hidden:
+:maxdepth: 1
+
+{}/*
+```
+"""
 MARKDOWN = re.compile(r"[\\`*_{}\[\]<>|#$]")
 FOREIGN = (
     "object, str, int, float, tuple, list, dict, BaseException, Enum, IntEnum, StrEnum, IntFlag, Flag, Protocol,"
@@ -75,6 +86,10 @@ def main(folder: Path) -> None:
     write(reference / "formats.md", formats_page())
     write(reference / "database.md", database_page())
     write(reference / "errors.md", errors_page())
+    for name, suffix in (("api", "rst"), ("cli", "md")):
+        page = reference / f"{name}.md"
+        text = LISTED.sub(rf"| [\1]({name}/\2.{suffix}) |", page.read_text(encoding="utf-8"))
+        page.write_text(text + TOCTREE.format(name), encoding="utf-8")
 
 
 def write(path: Path, lines: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from spvfilter import cli, errors
 from spvfilter.cli.arguments import Parser
+from spvfilter.cli.commands import HELP
 from support.pages import DOCS, PAGES, PROGRAMS
 from support.publicnames import public
 from support.rules import assert_none
@@ -118,6 +119,18 @@ def test_tutorials_and_recipes_have_programs() -> None:
     assert {"tutorial/wallet.md", *(f"howto/{name}.md" for name in names)} <= pages
 
 
+def listed(page: str) -> list[tuple[str, str]]:
+    """Names and texts in the first table of a page of the reference."""
+    return re.findall(r"^\| `([a-z][\w.]*)` \| (.+) \|$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_reference_lists_modules_and_commands_with_their_own_words() -> None:
+    rooms = sorted({"testing", *(room for room, _, _ in public())})
+    docs = {f"spvfilter.{room}": str(import_module(f"spvfilter.{room}").__doc__) for room in rooms}
+    assert listed("reference/api.md") == [(name, " ".join(doc.split("\n\n")[0].split())) for name, doc in docs.items()]
+    assert listed("reference/cli.md") == re.findall(r"^  ([a-z]+) +([a-z].*)$", HELP, re.MULTILINE)
+
+
 def test_reference_names_every_public_name(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(DOCS / "generate.py"), str(tmp_path / "source")], check=True)
     reference = tmp_path / "source/reference"
@@ -132,6 +145,8 @@ def test_reference_names_every_public_name(tmp_path: Path) -> None:
     for command in cli.COMMANDS:
         page = (reference / f"cli/{command}.md").read_text(encoding="utf-8")
         assert page.startswith(f"# spvfilter {command}\n")
+    assert "\n| [`spvfilter.bloom.redis`](api/bloom.redis.rst) | " in (reference / "api.md").read_text(encoding="utf-8")
+    assert "\n| [`scan`](cli/scan.md) | " in (reference / "cli.md").read_text(encoding="utf-8")
     assert "`--dask`" in (reference / "cli/scan.md").read_text(encoding="utf-8")
     assert "CREATE TABLE unspent" in (reference / "database.md").read_text(encoding="utf-8")
     assert "SPVBLOOM" in (reference / "formats.md").read_text(encoding="utf-8")
