@@ -48,9 +48,9 @@ class Model(RuleBasedStateMachine):
         self.keys = Counter[bytes]()
         self.cells = [0] * 17
 
-    @initialize(counter_bits=st.sampled_from([4, 8, 16]))
-    def choose(self, counter_bits: int) -> None:
-        self.made = CountingBloomFilter(**SHAPE, counter_bits=counter_bits)
+    @initialize(counter_bits=st.sampled_from([4, 8, 16]), hash_funcs=st.sampled_from([1, 3]))
+    def choose(self, counter_bits: int, hash_funcs: int) -> None:
+        self.made = CountingBloomFilter(**SHAPE | {"hash_funcs": hash_funcs}, counter_bits=counter_bits)
         self.limit = (15, 255, 65_535)[(4, 8, 16).index(counter_bits)]
 
     def move(self, key: bytes, step: int) -> None:

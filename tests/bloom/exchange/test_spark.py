@@ -93,6 +93,7 @@ def test_filters_of_spark_are_read_and_written(name: str) -> None:
     raw = bytes.fromhex(vector)
     strings, numbers = read_spark(raw, encode="utf-8"), read_spark(raw, encode="int64")
     assert strings.hashing == SparkHash(version, seed)
+    assert (strings.capacity, strings.nominal_fp_rate) == (None, None)
     assert strings.contains_many(STRINGS) == b"\1" * len(STRINGS)
     assert numbers.contains_many(LONGS) == b"\1" * len(LONGS)
     assert read_spark(raw).contains_many([text.encode() for text in STRINGS]) == b"\1" * len(STRINGS)

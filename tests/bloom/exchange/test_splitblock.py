@@ -279,7 +279,7 @@ def test_damaged_files_have_their_own_errors(written: Path, tmp_path: Path) -> N
             continue
 
 
-def shortest(*offsets: int) -> bytes:
+def shortest(*offsets: int, keys: int = 1) -> bytes:
     """A file of row groups with one INT64 column, x, whose filters are at the offsets. The only filter is at byte 4."""
 
     def zigzag(number: int) -> bytes:
@@ -293,7 +293,7 @@ def shortest(*offsets: int) -> bytes:
         return b"\x19\x1c\x3c\x15\x04\x29\x18\x01x\xb6" + zigzag(offset) + b"\0\0\0"
 
     footer = b"\x49" + bytes([len(offsets) << 4 | 12]) + b"".join(map(group, offsets)) + b"\0"
-    return b"PAR1" + bytes(SplitBlockFilter(1, 0.5)) + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    return b"PAR1" + bytes(SplitBlockFilter(keys, 0.5)) + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
 def test_misplaced_or_overlapping_filters_are_refused(tmp_path: Path) -> None:
@@ -310,6 +310,9 @@ def test_misplaced_or_overlapping_filters_are_refused(tmp_path: Path) -> None:
         path.write_bytes(shortest(*offsets))
         with pytest.raises(FormatError, match=said):
             column_filters(path, "x")
+    path.write_bytes(shortest(4, 4, keys=1_000))  # of many blocks
+    with pytest.raises(FormatError, match="they overlap"):
+        column_filters(path, "x")
     path.write_bytes(shortest(4).replace(b"\x19\x1c\x3c", b"\x19\x0c\x00"))
     with pytest.raises(FormatError, match="a row group has no columns"):
         column_filters(path, "x")
