@@ -21,6 +21,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from support.build import p2wpkh
+from support.regtests import mined
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 
@@ -62,8 +63,7 @@ async def confirmed(client: LightClient, node: Node) -> None:
 @MODES
 async def test_accounts_have_books_of_their_own_while_the_client_runs(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 1, 3, 1_000)
         node.regtest.mine()
         async with client_of(watch, node, mode, path) as client:
@@ -113,8 +113,7 @@ async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Pat
     watch, path = base(), tmp_path / "w.db"
     watch.add_account("alice", chain(1))
     watch.add_account("bob", address(2, 0))
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 1, 0, 1_000)
         pay(node, 2, 0, 50)
         node.regtest.mine()
@@ -147,8 +146,7 @@ async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Pat
 @pytest.mark.few(1)
 @MODES
 async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         for index in range(3):
             pay(node, 1, index, 10**index)
             node.regtest.mine()
@@ -166,8 +164,7 @@ async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Pa
 @MODES
 async def test_older_account_is_searched_below_the_wallets_start(mode: str, tmp_path: Path) -> None:
     path, longer = tmp_path / "w.db", Keychain("chain 1", lambda index: (script(1, index),), lookahead=3 * GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         for index in (3 * GAP_LIMIT, GAP_LIMIT + 10, GAP_LIMIT - 1):  # the last payment moves the window
             pay(node, 1, index, index)
             node.regtest.mine()
@@ -189,8 +186,7 @@ async def test_older_account_is_searched_below_the_wallets_start(mode: str, tmp_
 async def test_keychain_without_an_account_moves_into_one_without_events(mode: str, tmp_path: Path) -> None:
     watch = base()
     watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 1, 0, 1_000)
         node.regtest.mine()
         path = tmp_path / "w.db"
@@ -213,31 +209,28 @@ async def test_keychain_without_an_account_moves_into_one_without_events(mode: s
 async def test_account_stream_follows_a_rename_under_way(is_earlier: bool, tmp_path: Path) -> None:
     watch = base()
     watch.add_account("alice", address(1, 0))
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(watch, node, "compact", tmp_path / "w.db") as client:
-            await client.wait_synced()
-            stream = client.events(account="alice") if not is_earlier else None
-            renames = asyncio.gather(
-                client.rename_account("alice", "bob"), client.rename_account("bob", "carol")
-            )  # the second commit waits for the first one
-            await asyncio.sleep(0)
-            stream = stream or client.events(account="carol")
-            pay(node, 1, 0, 1_000)
-            await confirmed(client, node)
-            async with asyncio.timeout(30):
-                async for event in stream:
-                    if isinstance(event, MatchFound):
-                        assert event.match.account == "carol"
-                        break
-            await renames
+    async with Node(mined(101)) as node, client_of(watch, node, "compact", tmp_path / "w.db") as client:
+        await client.wait_synced()
+        stream = client.events(account="alice") if not is_earlier else None
+        renames = asyncio.gather(
+            client.rename_account("alice", "bob"), client.rename_account("bob", "carol")
+        )  # the second commit waits for the first one
+        await asyncio.sleep(0)
+        stream = stream or client.events(account="carol")
+        pay(node, 1, 0, 1_000)
+        await confirmed(client, node)
+        async with asyncio.timeout(30):
+            async for event in stream:
+                if isinstance(event, MatchFound):
+                    assert event.match.account == "carol"
+                    break
+        await renames
 
 
 async def test_stream_of_a_removed_account_ends_though_another_is_added(tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_account("alice", address(1, 0))
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         for _ in range(2):  # the second run has no added account yet
             async with client_of(watch, node, "compact", path) as client:
                 await client.wait_synced()
@@ -256,8 +249,7 @@ async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_account("alice", chain(1))
     watch.add_account("bob", address(2, 0))
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 2, 0, 70)
         node.regtest.mine()
         async with client_of(watch, node, "compact", path) as client:
@@ -282,8 +274,7 @@ async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path
 
 
 async def test_blocking_client_has_accounts() -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 1, 0, 9)
         node.regtest.mine()
 
@@ -314,8 +305,7 @@ async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> 
         [f"wpkh([D34DB33F/84h/1h/0h]{key}/0/*)", f"wpkh({key}/1/*)"],
     )
     path = tmp_path / "w.db"
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         for sources in spellings:
             watch = base()
             watch.add_account("alice", *sources, lookahead=GAP_LIMIT)
@@ -335,8 +325,7 @@ async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> 
 @MODES
 async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(base(), node, mode, path) as client:
             await client.add_account("alice", chain(1))
             await client.add_account("bob", chain(2))
@@ -369,17 +358,15 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
 
 async def test_overlapping_keychains_give_no_address_twice(tmp_path: Path) -> None:
     shifted = Keychain("shifted", lambda index: (script(1, index + 2 * GAP_LIMIT),), lookahead=GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
-            await client.add_account("alice", chain(1))
-            await client.add_account("bob", shifted)  # their windows do not overlap yet
-            given = [await client.reveal_address("bob") for _ in range(5)]
-            given += [await client.reveal_address("alice") for _ in range(2 * GAP_LIMIT + 3)]
-            given += [await client.reveal_address("bob") for _ in range(5)]
-            assert len(set(given)) == len(given)
-            with pytest.raises(ParameterError, match="belongs to account"):
-                await client.add_account("carol", Keychain("again", lambda index: (script(1, index + 1),)))
+    async with Node(mined(101)) as node, client_of(base(), node, "compact", tmp_path / "w.db") as client:
+        await client.add_account("alice", chain(1))
+        await client.add_account("bob", shifted)  # their windows do not overlap yet
+        given = [await client.reveal_address("bob") for _ in range(5)]
+        given += [await client.reveal_address("alice") for _ in range(2 * GAP_LIMIT + 3)]
+        given += [await client.reveal_address("bob") for _ in range(5)]
+        assert len(set(given)) == len(given)
+        with pytest.raises(ParameterError, match="belongs to account"):
+            await client.add_account("carol", Keychain("again", lambda index: (script(1, index + 1),)))
 
 
 def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
@@ -396,34 +383,30 @@ def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
 @MODES
 async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(base(), node, mode, path) as client:
-            await client.add_account("alice", chain(1))
-            for _ in range(4 * GAP_LIMIT):
-                await client.reveal_address("alice")
-            await client.remove_account("alice")
-            await client.add_account("alicia", chain(1))
-            await client.wait_synced()
-            pay(node, 1, 3 * GAP_LIMIT, 77)
-            await confirmed(client, node)
-            assert (await client.balance(account="alicia")).confirmed == 77
+    async with Node(mined(101)) as node, client_of(base(), node, mode, path) as client:
+        await client.add_account("alice", chain(1))
+        for _ in range(4 * GAP_LIMIT):
+            await client.reveal_address("alice")
+        await client.remove_account("alice")
+        await client.add_account("alicia", chain(1))
+        await client.wait_synced()
+        pay(node, 1, 3 * GAP_LIMIT, 77)
+        await confirmed(client, node)
+        assert (await client.balance(account="alicia")).confirmed == 77
 
 
 async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
-            await client.add_account("0", chain(1))
-            given = []
-            for number in range(2 * GAP_LIMIT):  # some of these reveals wait for the window
-                made, *_ = await asyncio.gather(
-                    client.reveal_address(str(number)),
-                    client.remove_account(str(number)),
-                    client.add_account(str(number + 1), chain(1)),
-                )
-                given.append(made)
-            assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
+    async with Node(mined(101)) as node, client_of(base(), node, "compact", tmp_path / "w.db") as client:
+        await client.add_account("0", chain(1))
+        given = []
+        for number in range(2 * GAP_LIMIT):  # some of these reveals wait for the window
+            made, *_ = await asyncio.gather(
+                client.reveal_address(str(number)),
+                client.remove_account(str(number)),
+                client.add_account(str(number + 1), chain(1)),
+            )
+            given.append(made)
+        assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
 
 
 @pytest.mark.few(1)
@@ -435,8 +418,7 @@ async def test_shifted_keychain_gives_no_address_of_a_removed_one(is_rebuilt: bo
     def shifted(by: int) -> Keychain:
         return Keychain(f"shifted by {by}", lambda index: (script(1, index + by),), lookahead=GAP_LIMIT)
 
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(base(), node, "compact", path) as client:
             await client.add_account("alice", chain(1))
             given = [await client.reveal_address("alice") for _ in range(8)]
@@ -459,8 +441,7 @@ async def test_shifted_keychain_gives_no_address_of_a_removed_one(is_rebuilt: bo
 async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_account("a", address(1, 0), address(1, 1))
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 1, 0, 70)
         node.regtest.mine()
         async with client_of(watch, node, "compact", path) as client:
@@ -483,8 +464,7 @@ async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp
 async def test_account_keeps_its_address_of_a_removed_keychain(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_keychain("chain 1", lambda index: script(1, index), "till", lookahead=GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 1, 3, 70)
         node.regtest.mine()
         async with client_of(watch, node, mode, path) as client:
@@ -510,8 +490,7 @@ async def test_script_of_two_keychains_keeps_its_account(mode: str, tmp_path: Pa
     watch, path = base(), tmp_path / "w.db"
     watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
     overlapping = Keychain("high", lambda index: (script(1, index + 50),), lookahead=GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(watch, node, mode, path) as client:
             await client.wait_synced()
             await client.add_account("alice", overlapping)
@@ -550,8 +529,7 @@ async def test_name_of_an_account_precedes_names_of_keychains() -> None:
 async def test_account_keeps_the_labels_of_its_sources(mode: str, tmp_path: Path) -> None:
     watch, path = WatchList.from_addresses([address(1, 1), address(1, 50)], REGTEST), tmp_path / "w.db"
     till = Keychain("chain 1", lambda index: (script(1, index),), label="till", lookahead=GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(watch, node, mode, path) as client:
             await client.add_account("alice", till)
             await client.wait_synced()

@@ -25,7 +25,6 @@ from spvfilter.light import Event, EventIterator, EventStream, LightClient, Phas
 from spvfilter.light.thread import TURN_S
 from spvfilter.light.workers import THREAD_NAME
 from spvfilter.network import REGTEST
-from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
 from spvfilter.store.store import Store
@@ -33,6 +32,7 @@ from spvfilter.store.views import Balance
 from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.watch.watchlist import WatchList
 from support.engineparts import keep_events_in
+from support.regtests import mined
 
 SCRIPT = b"\x00\x14" + bytes(20)
 OWN = {"call", "timeout"}  # names that LightClient does not need
@@ -44,8 +44,7 @@ class Served:
     """A regtest node in its own thread."""
 
     def __init__(self) -> None:
-        self.regtest = Regtest()
-        self.regtest.mine(101)
+        self.regtest = mined(101)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="node")
         self._thread.start()

@@ -9,7 +9,7 @@ import pytest
 from spvfilter.errors import TxCheckError, TxConflictError
 from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
-from spvfilter.node import Node, Regtest
+from spvfilter.node import Node
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signing import build_tx
 from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight
@@ -17,6 +17,7 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet import WalletStore
 from spvfilter.watch import WatchList
 from support import signing
+from support.regtests import mined
 
 pytestmark = pytest.mark.descriptors
 
@@ -39,8 +40,7 @@ def causes(findings: tuple[CheckFinding, ...]) -> list[tuple[CheckCause, CheckWe
 
 
 async def test_check_of_the_client_and_of_its_database_agree(tmp_path: Path) -> None:
-    chain = Regtest()
-    chain.mine(101)
+    chain = mined(101)
     coin = OutPoint(chain.pay(TxOut(100_000, KIND.script_pubkey)), 0)
     chain.mine()
     cases = {
@@ -69,8 +69,7 @@ async def test_check_of_the_client_and_of_its_database_agree(tmp_path: Path) -> 
 
 
 async def test_an_impossible_transaction_is_not_stored() -> None:
-    chain = Regtest()
-    chain.mine(101)
+    chain = mined(101)
     coin = OutPoint(chain.pay(TxOut(100_000, KIND.script_pubkey)), 0)
     chain.mine()
     async with Node(chain) as node, LightClient(wallet(), peers=[f"127.0.0.1:{node.port}"], mode="compact") as client:
@@ -89,8 +88,7 @@ async def test_an_impossible_transaction_is_not_stored() -> None:
 
 
 async def test_a_replacement_that_pays_too_little_is_refused_unless_forced() -> None:
-    chain = Regtest()
-    chain.mine(101)
+    chain = mined(101)
     coin = OutPoint(chain.pay(TxOut(100_000, KIND.script_pubkey)), 0)
     chain.mine()
     async with Node(chain) as node, LightClient(wallet(), peers=[f"127.0.0.1:{node.port}"], mode="compact") as client:
@@ -113,8 +111,7 @@ async def test_a_replacement_that_pays_too_little_is_refused_unless_forced() -> 
 
 
 async def test_a_conflict_with_a_block_is_a_finding() -> None:
-    chain = Regtest()
-    chain.mine(101)
+    chain = mined(101)
     coin = OutPoint(chain.pay(TxOut(100_000, KIND.script_pubkey)), 0)
     chain.mine()
     spend = payment(coin, 95_000)

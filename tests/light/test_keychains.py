@@ -23,6 +23,7 @@ from spvfilter.watch import windows
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.keychains import script_at
+from support.regtests import mined
 from support.vectors import effort
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
@@ -54,8 +55,7 @@ def pay(node: Node, *used: int) -> None:
 @pytest.mark.few(1)
 @MODES
 async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 90, 65, 7, 30)
         watch, path = wallet(), tmp_path / "wallet.db"
         async with client_of(watch, node, mode, path) as client:
@@ -79,31 +79,28 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
 @pytest.mark.few(1)
 @MODES
 async def test_a_confirmed_payment_moves_a_window_of_a_running_client(mode: str) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(wallet(), node, mode) as client:
-            assert await indexes(client) == []
-            for index in (39, 79, 119):  # the last watched index each time: only a block moves the window
-                node.regtest.pay(TxOut(1_000, script_at(index)))
-                async with asyncio.timeout(30):
-                    async for event in client.events():
-                        if isinstance(event, MatchFound) and event.match.keychain_index == index:
-                            break
-                assert client.watch.keychains[0].end == index + 1
-                node.regtest.mine()
-                while client.watch.keychains[0].end == index + 1:  # noqa: ASYNC110  no event tells of it
-                    await asyncio.sleep(0.01)
-                assert client.watch.keychains[0].end == index + 1 + 2 * GAP_LIMIT
-            pay(node, 159)
+    async with Node(mined(101)) as node, client_of(wallet(), node, mode) as client:
+        assert await indexes(client) == []
+        for index in (39, 79, 119):  # the last watched index each time: only a block moves the window
+            node.regtest.pay(TxOut(1_000, script_at(index)))
             async with asyncio.timeout(30):
-                while client.searched_height < node.regtest.height:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            assert await indexes(client) == [39, 79, 119, 159]
+                async for event in client.events():
+                    if isinstance(event, MatchFound) and event.match.keychain_index == index:
+                        break
+            assert client.watch.keychains[0].end == index + 1
+            node.regtest.mine()
+            while client.watch.keychains[0].end == index + 1:  # noqa: ASYNC110  no event tells of it
+                await asyncio.sleep(0.01)
+            assert client.watch.keychains[0].end == index + 1 + 2 * GAP_LIMIT
+        pay(node, 159)
+        async with asyncio.timeout(30):
+            while client.searched_height < node.regtest.height:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await indexes(client) == [39, 79, 119, 159]
 
 
 async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, GAP_LIMIT - 1)
         watch = wallet()
         async with client_of(watch, node, "compact") as client:
@@ -118,8 +115,7 @@ async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
 async def test_any_order_of_uses_equals_a_later_scan(mode: str, seed: int, tmp_path: Path) -> None:
     print(f"\nseed {seed}")
     rng = random.Random(seed)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         paid = rng.sample(range(rng.choice((60, 150, 300))), 25)
         watch, path = wallet(), tmp_path / "wallet.db"
         while paid or rng.random() < 0.5:
@@ -151,8 +147,7 @@ async def test_scripts_that_cannot_be_derived_end_the_client() -> None:
             raise RuntimeError("the device was unplugged")
         return script_at(index)
 
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 30)
         watch = WatchList(REGTEST)
         watch.add_keychain("mine", failing, lookahead=GAP_LIMIT)
@@ -173,8 +168,7 @@ async def test_the_next_run_searches_for_an_unstored_window(
             raise StoreFullError("the disk is full")
         true(self, *batches)
 
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 45, 30)
         monkeypatch.setattr(Store, "commit", commit)
         with pytest.raises(StoreFullError):
@@ -188,8 +182,7 @@ async def test_the_next_run_searches_for_an_unstored_window(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
 async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 5, 1_100)
         async with client_of(
             wallet(1_000), node, "bip37", fp_rate=1e-60
@@ -218,8 +211,7 @@ async def test_a_restart_has_the_window_and_searches_no_block_again(mode: str, t
         derived.append(index)
         return script_at(index)
 
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 90, 65, 7, 30, 100)
         path = tmp_path / "wallet.db"
         async with client_of(wallet(), node, mode, path) as client:
@@ -243,8 +235,7 @@ async def test_a_restart_has_the_window_and_searches_no_block_again(mode: str, t
 
 
 async def test_a_restart_skips_the_address_of_a_pending_payment(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         path, script = tmp_path / "wallet.db", script_at(0)
         async with client_of(wallet(), node, "compact", path) as client:
             await indexes(client)
@@ -262,38 +253,35 @@ async def test_a_restart_skips_the_address_of_a_pending_payment(tmp_path: Path) 
 @MODES
 async def test_the_next_address_is_always_watched(mode: str, tmp_path: Path) -> None:
     """Pending payments move no window, because an attacker can fake them. Still their addresses are used."""
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(wallet(), node, mode, tmp_path / "wallet.db") as client:
-            await indexes(client)
-            (chain,) = client.watch.keychains
-            for index in range(end := chain.end):
-                node.regtest.pay(TxOut(1_000 + index, script_at(index)))
-            async with asyncio.timeout(30):
-                while len(await client.matches()) < end:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            for told in ("mine", None):
-                with pytest.raises(
-                    ParameterError,
-                    match="all watched addresses of keychain 'mine' are used, the last ones by unconfirmed",
-                ):
-                    client.watch.next_address(told)
-                with pytest.raises(
-                    ParameterError,
-                    match="all watched addresses of keychain 'mine' are used, the last ones by unconfirmed",
-                ):
-                    await client.next_address(told)
-            node.regtest.mine()
-            async with asyncio.timeout(30):
-                while chain.end == end:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            following = script_to_address(script_at(end), REGTEST)
-            assert client.watch.next_address() == await client.next_address() == following
+    async with Node(mined(101)) as node, client_of(wallet(), node, mode, tmp_path / "wallet.db") as client:
+        await indexes(client)
+        (chain,) = client.watch.keychains
+        for index in range(end := chain.end):
+            node.regtest.pay(TxOut(1_000 + index, script_at(index)))
+        async with asyncio.timeout(30):
+            while len(await client.matches()) < end:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        for told in ("mine", None):
+            with pytest.raises(
+                ParameterError,
+                match="all watched addresses of keychain 'mine' are used, the last ones by unconfirmed",
+            ):
+                client.watch.next_address(told)
+            with pytest.raises(
+                ParameterError,
+                match="all watched addresses of keychain 'mine' are used, the last ones by unconfirmed",
+            ):
+                await client.next_address(told)
+        node.regtest.mine()
+        async with asyncio.timeout(30):
+            while chain.end == end:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        following = script_to_address(script_at(end), REGTEST)
+        assert client.watch.next_address() == await client.next_address() == following
 
 
 async def test_a_missing_function_ends_the_client_when_its_window_moves(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         path = tmp_path / "wallet.db"
         async with client_of(wallet(), node, "compact", path) as client:
             await indexes(client)
@@ -310,8 +298,7 @@ async def test_a_missing_function_ends_the_client_when_its_window_moves(tmp_path
 
 
 async def test_new_scripts_have_the_label_of_the_keychain(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 30, 60)
         async with client_of(wallet(), node, "compact", tmp_path / "wallet.db") as client:
             assert await indexes(client) == [30, 60]
@@ -347,8 +334,7 @@ async def test_a_window_grows_in_parts_of_a_bounded_size(mode: str, monkeypatch:
         return move(self, ahead)
 
     monkeypatch.setattr(windows.Windows, "move", counted)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         pay(node, 39, 58, 3)
         watch = wallet()
         watch.add_keychain("other", lambda index: script_at(index + 1_000), lookahead=GAP_LIMIT)

@@ -28,6 +28,7 @@ from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
 from support.engineparts import engine_of
 from support.lightworld import LOCKS, STRANGER, World, running
+from support.regtests import mined
 
 ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
 TPUB = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
@@ -169,8 +170,7 @@ async def test_waiting_label_is_used_when_a_window_reaches_its_address(tmp_path:
     addresses = [script_to_address(script, REGTEST) or "" for script in scripts]
     watch = WatchList(REGTEST)
     watch.add_keychain("chain", lambda index: scripts[index], "shop", lookahead=20)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         peers = [f"{node.host}:{node.port}"]
         async with LightClient(watch, peers=peers, store=path, mode="compact") as client:
             await client.import_labels([Label("addr", addresses[50], "later"), Label("addr", addresses[120], "never")])
@@ -213,8 +213,7 @@ async def test_keychain_is_relabelled_whole_and_stays_so(lookahead: int, tmp_pat
     watch = WatchList(REGTEST)
     watch.add_account("alice", text, lookahead=lookahead)
     receiving = watch.keychains[0]
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         peers = [f"{node.host}:{node.port}"]
 
         async def pay(client: LightClient, index: int) -> None:

@@ -23,6 +23,7 @@ from spvfilter.wire.messages.filters import FilterLoad
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support import build
+from support.regtests import mined
 from support.vectors import effort
 
 RATE = 0.005
@@ -79,9 +80,8 @@ async def test_restarts_send_nodes_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_the_report_of_a_database_describes_the_nodes_filter(tmp_path: Path) -> None:
-    regtest, path, watch = Regtest(), tmp_path / "wallet.db", watching(20)
+    regtest, path, watch = mined(101), tmp_path / "wallet.db", watching(20)
     script = next(watch.script_pubkeys())
-    regtest.mine(101)
     regtest.pay(TxOut(50_000, script))
     regtest.mine(1)
     regtest.pay(TxOut(7_000, script))  # the payment stays unconfirmed and must not change the filter

@@ -18,6 +18,7 @@ from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
 from spvfilter.watch.watchlist import WatchList
 from support.engineparts import block_requests_of, running_of
+from support.regtests import mined
 
 
 def script(index: int) -> bytes:
@@ -28,8 +29,7 @@ def script(index: int) -> bytes:
 async def entered(**options: Any) -> AsyncIterator[tuple[Node, LightClient]]:
     watch = WatchList(REGTEST)
     watch.add_keychain("till", script, lookahead=20)
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         node.regtest.pay(TxOut(4_000, script(300)))
         node.regtest.mine()
         peers = [f"{node.host}:{node.port}"]

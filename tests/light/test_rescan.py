@@ -14,7 +14,6 @@ from spvfilter.errors import ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Mode
 from spvfilter.network import REGTEST
-from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
@@ -25,6 +24,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from support.engineparts import written
 from support.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
+from support.regtests import mined
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 ABOVE = 900_000
@@ -373,8 +373,7 @@ async def test_a_run_without_a_database_repeats_the_requested_start() -> None:
 
 async def test_double_spends_that_pay_foreign_scripts_are_found(tmp_path: Path) -> None:
     """Mode bip37 finds one while it runs, and a rescan finds one from before the run."""
-    path, regtest = tmp_path / "w.db", Regtest()
-    regtest.mine(110)
+    path, regtest = tmp_path / "w.db", mined(110)
 
     def client(node: Node) -> LightClient:
         watch = WatchList(REGTEST)

@@ -22,7 +22,7 @@ from spvfilter.light import LightClient
 from spvfilter.light.engine import bloomsearch, peers
 from spvfilter.light.events import PeerWarning
 from spvfilter.network import REGTEST
-from spvfilter.node import Node, Regtest, Responder
+from spvfilter.node import Node, Responder
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.server import SETTINGS
 from spvfilter.primitives import TxOut
@@ -35,6 +35,7 @@ from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service
 from support.keychains import script_at
+from support.regtests import mined
 from support.vectors import effort
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
@@ -84,8 +85,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 @pytest.mark.few(1)
 @MODES
 async def test_each_call_gives_another_address(mode: str, tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         given: list[str] = []
         for call in range(3):
             async with client_of(node, mode, tmp_path / "w.db") as client:
@@ -99,8 +99,7 @@ async def test_each_call_gives_another_address(mode: str, tmp_path: Path) -> Non
 
 
 async def test_a_client_without_a_database_gives_no_address_twice() -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         client = client_of(node, "compact")
         given: list[str] = []
         for _ in range(2):
@@ -113,21 +112,18 @@ async def test_a_client_without_a_database_gives_no_address_twice() -> None:
 @MODES
 @pytest.mark.parametrize("exclusive", [False, True])
 async def test_a_payment_after_many_unpaid_addresses_is_found(mode: str, exclusive: bool, tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(node, mode, tmp_path / "w.db") as client:
-            for _ in range(150):
-                last = await client.reveal_address(exclusive=exclusive)
-            assert last == ADDRESSES[149]
-            node.regtest.pay(TxOut(5_000, script_at(149)))
-            node.regtest.mine()
-            assert await paid_to(client, node.regtest.height) == {149: 5_000}
-            assert (await client.balance(keychain="mine")).confirmed == 5_000
+    async with Node(mined(101)) as node, client_of(node, mode, tmp_path / "w.db") as client:
+        for _ in range(150):
+            last = await client.reveal_address(exclusive=exclusive)
+        assert last == ADDRESSES[149]
+        node.regtest.pay(TxOut(5_000, script_at(149)))
+        node.regtest.mine()
+        assert await paid_to(client, node.regtest.height) == {149: 5_000}
+        assert (await client.balance(keychain="mine")).confirmed == 5_000
 
 
 async def test_used_addresses_are_not_given(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         node.regtest.pay(TxOut(1_000, script_at(7)))
         node.regtest.mine()
         async with client_of(node, "compact", tmp_path / "w.db") as client:
@@ -150,8 +146,7 @@ async def test_an_address_is_stored_before_it_is_given(tmp_path: Path, monkeypat
             raise StoreFullError("the disk is full")
         true(self, *batches)
 
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         monkeypatch.setattr(Store, "commit", commit)
         with pytest.raises(StoreFullError):
             async with client_of(node, "compact", tmp_path / "w.db") as client:
@@ -163,13 +158,11 @@ async def test_an_address_is_stored_before_it_is_given(tmp_path: Path, monkeypat
 
 
 async def test_a_cancelled_call_gives_its_address_to_nobody_else(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(node, "compact", tmp_path / "w.db") as client:
-            task = asyncio.create_task(client.reveal_address())
-            await asyncio.sleep(0)
-            task.cancel()
-            assert await client.reveal_address() == ADDRESSES[1]
+    async with Node(mined(101)) as node, client_of(node, "compact", tmp_path / "w.db") as client:
+        task = asyncio.create_task(client.reveal_address())
+        await asyncio.sleep(0)
+        task.cancel()
+        assert await client.reveal_address() == ADDRESSES[1]
 
 
 # Exclusive keychains
@@ -180,8 +173,7 @@ async def test_a_cancelled_call_gives_its_address_to_nobody_else(tmp_path: Path)
 async def test_exclusive_addresses_cost_one_search_of_all_blocks(
     mode: str, tmp_path: Path, searches: list[int]
 ) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         for _ in range(3):
             async with client_of(node, mode, tmp_path / "w.db") as client:
                 for _ in range(200):
@@ -196,16 +188,14 @@ async def test_exclusive_addresses_cost_one_search_of_all_blocks(
 @pytest.mark.few(1)
 @MODES
 async def test_shared_keychain_costs_a_search_for_each_growth(mode: str, tmp_path: Path, searches: list[int]) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(node, mode, tmp_path / "w.db") as client:
-            await paid_to(client, 101)
-            for exclusive in (True, False, True):  # the flag is off until it is set again
-                searches.clear()
-                for _ in range(80):
-                    await client.reveal_address(exclusive=exclusive)
-                    await paid_to(client, 101)
-                assert searches == [0] * (1 if exclusive else 4)
+    async with Node(mined(101)) as node, client_of(node, mode, tmp_path / "w.db") as client:
+        await paid_to(client, 101)
+        for exclusive in (True, False, True):  # the flag is off until it is set again
+            searches.clear()
+            for _ in range(80):
+                await client.reveal_address(exclusive=exclusive)
+                await paid_to(client, 101)
+            assert searches == [0] * (1 if exclusive else 4)
 
 
 @pytest.mark.few(1)
@@ -219,8 +209,7 @@ async def test_random_life_loses_no_payment_to_a_revealed_address(
     is_exclusive = rng.random() < 0.7
     given: list[str] = []
     amount = 0
-    async with Node() as node, AsyncExitStack() as stack:
-        node.regtest.mine(110)
+    async with Node(mined(110)) as node, AsyncExitStack() as stack:
         client = await stack.enter_async_context(client_of(node, mode, path))
         await paid_to(client, 110)
         for _ in range(25):
@@ -294,8 +283,7 @@ async def test_pruned_nodes_cost_no_payment_to_a_revealed_address(
     for each in (peers, bloomsearch):
         monkeypatch.setattr(each, "LIMITED_DEPTH", KEPT)
     # with other block hashes, one chain in five has an old block whose filter matches by chance
-    path, regtest, expected = tmp_path / "w.db", Regtest(clock=lambda: 1_700_000_000.0), {59: 5_000}
-    regtest.mine(110)
+    path, regtest, expected = tmp_path / "w.db", mined(110, lambda: 1_700_000_000.0), {59: 5_000}
     if is_used:
         expected |= {0: 700}
         regtest.pay(TxOut(700, script_at(0)))
@@ -327,8 +315,7 @@ async def test_pruned_nodes_cost_no_payment_to_a_revealed_address(
 @MODES
 async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, tmp_path: Path) -> None:
     path, copy = tmp_path / "w.db", tmp_path / "copy.db"
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(node, mode, path) as client:
             for _ in range(50):
                 await client.reveal_address(exclusive=True)
@@ -353,8 +340,7 @@ async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, 
 
 async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches: list[int]) -> None:
     path = tmp_path / "w.db"
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(node, "compact", path) as client:
             await paid_to(client, 101)
             given = [await client.reveal_address(exclusive=True) for _ in range(100)]
@@ -374,8 +360,7 @@ async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
 async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         path, given = tmp_path / "w.db", 0
         async with client_of(node, "bip37", path, wallet(300), fp_rate=1e-60) as client:  # room for 1,002 elements
             await paid_to(client, 101)
@@ -394,8 +379,7 @@ async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None
 
 
 async def test_refused_calls_name_the_reason(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
+    async with Node(mined(101)) as node:
         async with client_of(node, "compact", tmp_path / "w.db") as client:
             with pytest.raises(ParameterError, match="no keychain 'other'"):
                 await client.reveal_address("other")
@@ -418,22 +402,18 @@ async def test_a_changed_function_gives_no_address_that_is_not_watched(tmp_path:
     shift = 0
     watch = WatchList(REGTEST)
     watch.add_keychain("mine", lambda index: script_at(index + shift), lookahead=GAP_LIMIT)
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(node, "compact", tmp_path / "w.db", watch) as client:
-            assert await client.reveal_address() == ADDRESSES[0]
-            shift = 500
-            with pytest.raises(KeychainError, match="the script at index 1 has changed"):
-                await client.reveal_address()
+    async with Node(mined(101)) as node, client_of(node, "compact", tmp_path / "w.db", watch) as client:
+        assert await client.reveal_address() == ADDRESSES[0]
+        shift = 500
+        with pytest.raises(KeychainError, match="the script at index 1 has changed"):
+            await client.reveal_address()
 
 
 @pytest.mark.descriptors
 async def test_a_descriptor_without_a_range_gives_its_address_once(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     watch.add_descriptor(f"addr({ADDRESSES[3]})", "donations")
-    async with Node() as node:
-        node.regtest.mine(101)
-        async with client_of(node, "compact", tmp_path / "w.db", watch) as client:
-            assert await client.reveal_address("donations") == ADDRESSES[3]
-            with pytest.raises(ParameterError, match=r"every address of keychain 'addr\(.* has been revealed or used"):
-                await client.reveal_address("donations")
+    async with Node(mined(101)) as node, client_of(node, "compact", tmp_path / "w.db", watch) as client:
+        assert await client.reveal_address("donations") == ADDRESSES[3]
+        with pytest.raises(ParameterError, match=r"every address of keychain 'addr\(.* has been revealed or used"):
+            await client.reveal_address("donations")

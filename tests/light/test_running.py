@@ -36,6 +36,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
 from support.engineparts import engine_of, filter_search_of
 from support.keychains import script_at
+from support.regtests import mined
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 
@@ -52,7 +53,6 @@ def wallet_of(*scripts: bytes) -> WatchList:
 
 
 def fund(node: Node, blocks: int, payments: int) -> None:
-    node.regtest.mine(101)
     for _ in range(blocks):
         for index in range(payments):
             node.regtest.pay(TxOut(1_000, script_at(index)))
@@ -104,7 +104,7 @@ async def test_leaving_derives_no_script(mode: str) -> None:
 
     watch = WatchList(REGTEST)
     watch.add_keychain("mine", counted, lookahead=GAP_LIMIT)
-    async with Node() as node:
+    async with Node(mined(101)) as node:
         fund(node, 1, 1)
         node.regtest.pay(TxOut(1_000, script_at(3 * GAP_LIMIT // 2)))
         node.regtest.mine()
@@ -123,7 +123,7 @@ def scripts_from(first: int) -> Callable[[int], bytes]:
 
 @pytest.mark.slow
 async def test_a_cancelled_leave_takes_all_changes() -> None:
-    async with Node() as node:
+    async with Node(mined(101)) as node:
         fund(node, 1, 1)
         watch = WatchList(REGTEST)
         for number in range(5):
@@ -158,7 +158,7 @@ async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch
 
     monkeypatch.setattr(ClientEngine, "step", counted_step)
     monkeypatch.setattr(Books, "connect_in_parts", counted_connect)
-    async with Node() as node:
+    async with Node(mined(101)) as node:
         fund(node, 30, 3)
         async with client_of(wallet_of(*map(script_at, range(3))), node, mode) as client:
             await client.wait_synced()
@@ -181,7 +181,7 @@ async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPat
             turns.append(0)
             await asyncio.sleep(0)
 
-    async with Node() as node:
+    async with Node(mined(101)) as node:
         fund(node, 5, 5)
         async with client_of(wallet_of(*map(script_at, range(5))), node) as client:
             await client.wait_synced()
@@ -202,7 +202,7 @@ async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.Monk
         sizes.append(len(found))
         return found
 
-    async with Node() as node:
+    async with Node(mined(101)) as node:
         fund(node, 1, 1)
         async with client_of(wallet_of(*map(script_at, range(50))), node) as client:
             await client.wait_synced()

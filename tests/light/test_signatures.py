@@ -13,7 +13,6 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
-from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, TxOut
@@ -24,6 +23,7 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
+from support.regtests import mined
 from support.signing import signed_tx, wpkh
 from support.walletbooks import THEIRS
 
@@ -56,8 +56,7 @@ class _Tells(Responder):
 @asynccontextmanager
 async def told(mode: Mode, *, is_signed: bool) -> AsyncIterator[tuple[LightClient, Node, Transaction]]:
     """A client of three nodes: two are honest, and one announces a spend of the wallet's only coin."""
-    regtest = Regtest()
-    regtest.mine(101)
+    regtest = mined(101)
     point = OutPoint(regtest.pay(TxOut(50_000, MINE.script_pubkey)), 0)
     regtest.mine()
     if is_signed:

@@ -20,7 +20,7 @@ from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction, TxIn
 from support.locks import LOCKS, STRANGER, build_tx, check_signed, key
-from support.regtests import accept_replacements, copy_filters, mine_unlike_others, recount
+from support.regtests import accept_replacements, copied, mine_unlike_others, recount
 
 START = 1_700_000_000  # Unix time, when a life begins
 TEMPLATES = 8
@@ -330,13 +330,8 @@ def template(number: int) -> Template:
 
 def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
     """An independent node with the same chain and an empty mempool."""
-    made = Regtest(clock=clock, replace_by_fee=False)  # the simulation decides about replacements
-    made.chain.blocks = dict(original.chain.blocks)
-    made.chain.coins = dict(original.chain.coins)
-    made.chain.active = list(original.chain.active)
-    copy_filters(original, made)
+    made = copied(original, clock, replace_by_fee=False)  # the simulation decides about replacements
     mine_unlike_others(made)
-    recount(made)
     return made
 
 

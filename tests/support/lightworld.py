@@ -14,7 +14,6 @@ from pathlib import Path
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.network import REGTEST
-from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
@@ -27,6 +26,7 @@ from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support.ledger import check_ledger
 from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANGER, SignedMempool, build_tx, key as key
+from support.regtests import mined
 
 START = 1_700_000_000  # Unix time
 TIMEOUT_S = 30.0
@@ -49,11 +49,10 @@ class World:
         clock: Callable[[], float] = lambda: START,
     ) -> None:
         self.rng = random.Random(seed)
-        self.regtest = Regtest(clock=clock)
+        self.regtest = mined(mature, clock)
         SignedMempool(self.regtest)
         self.locks = list(locks)
         self.coins: list[tuple[OutPoint, int, Lock]] = []  # of the wallet
-        self.regtest.mine(mature)
 
     def watch(self) -> WatchList:
         watch = WatchList(REGTEST)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import count
 
 from spvfilter.node import Node, Regtest, Responder
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import InvItem
+
+_BEGUN = time.time()  # Unix time
 
 
 def recount(regtest: Regtest) -> None:
@@ -24,9 +29,32 @@ def cut(regtest: Regtest, length: int) -> None:
     recount(regtest)
 
 
-def copy_filters(original: Regtest, copy: Regtest) -> None:
-    copy.filters._filters.update(original.filters._filters)
-    copy.filters._headers.update(original.filters._headers)
+def copied(original: Regtest, clock: Callable[[], float], *, replace_by_fee: bool = True) -> Regtest:
+    """An independent node with the same chain and an empty mempool."""
+    made = Regtest(clock=clock, replace_by_fee=replace_by_fee)
+    made.chain.blocks = dict(original.chain.blocks)
+    made.chain.coins = dict(original.chain.coins)
+    made.chain.active = list(original.chain.active)
+    made.filters._filters.update(original.filters._filters)
+    made.filters._headers.update(original.filters._headers)
+    made._recent = dict(original._recent)
+    recount(made)
+    return made
+
+
+@lru_cache(maxsize=8)
+def _mined(length: int, now: float) -> Regtest:
+    regtest = Regtest(clock=lambda: now)
+    regtest.mine(length)
+    regtest.filters.header(regtest.chain.tip)
+    return regtest
+
+
+def mined(length: int, clock: Callable[[], float] = time.time) -> Regtest:
+    """A node that has just mined so many blocks. They are mined once in a process, and then copied."""
+    made = copied(_mined(length, _BEGUN if clock is time.time else clock()), clock)
+    made._extra = count(length)
+    return made
 
 
 def mine_unlike_others(regtest: Regtest) -> None:

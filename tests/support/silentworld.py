@@ -12,12 +12,12 @@ from spvfilter.errors import SourceError
 from spvfilter.hashes import hash160
 from spvfilter.kernel import walk_block
 from spvfilter.network import REGTEST
-from spvfilter.node import Regtest
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.silent.address import SilentAddress
 from spvfilter.transaction import Transaction, TxIn
 from support import undo
 from support.lightworld import START, World
+from support.regtests import mined
 from support.silentpayments import ORDER, Wallet, public, tweak_of
 
 pytest.importorskip("btclib_secp256k1")
@@ -33,8 +33,7 @@ class SilentWorld(World):
 
     def __init__(self) -> None:
         super().__init__(locks=[])
-        self.regtest = Regtest(clock=lambda: START)  # without checks of signatures
-        self.regtest.mine(101)
+        self.regtest = mined(101, lambda: START)  # without checks of signatures
         self._private = 5_000
 
     def send(self, *addresses: SilentAddress, value: int = 50_000) -> bytes:

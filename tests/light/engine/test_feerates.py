@@ -19,6 +19,7 @@ from spvfilter.node.server import Node
 from spvfilter.transaction import Transaction
 from support.held import most_held
 from support.lightworld import World, running
+from support.regtests import mined
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,7 @@ def test_subsidy_halves(height: int, value: float) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_average_is_fees_by_virtual_size(seed: int) -> None:
-    rng, regtest = random.Random(seed), Regtest()
-    regtest.mine(101)
+    rng, regtest = random.Random(seed), mined(101)
     for _ in range(rng.randrange(1, 9)):
         make = rng.choice((p2pkh, p2wpkh))
         regtest.pay(make(b"\x02" + rng.randbytes(32)).pays(rng.randrange(1_000, 9_000)))
