@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -138,7 +139,7 @@ async def test_a_status_is_consistent_and_names_the_peers() -> None:
         assert {peer.address for peer in status.peers} == {where(one), where(other)}
         assert {peer.height for peer in status.peers} == {top}
         assert (status.start_height, status.skipped, status.disputed) == (0, (), ())
-        assert status == await run.client.status()
+        assert replace(status, tasks=()) == replace(await run.client.status(), tasks=())
 
 
 @pytest.mark.few(1)
@@ -321,7 +322,7 @@ async def test_wrong_starts_are_refused_while_running_without_effect() -> None:
     world = World(30)
     async with Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
-        before = await run.client.status()
+        before = replace(await run.client.status(), tasks=())  # tasks show how long they have waited
         for options in (
             {"from_height": -5},
             {"from_height": True},
@@ -333,7 +334,7 @@ async def test_wrong_starts_are_refused_while_running_without_effect() -> None:
                     await call(**options)
         with pytest.raises(TypeError, match="not a string"):
             await run.client.add_addresses("bcrt1q")
-        assert await run.client.status() == before
+        assert replace(await run.client.status(), tasks=()) == before
         assert not any(isinstance(event, MatchWithdrawn) for event in run.books.events)
 
 
