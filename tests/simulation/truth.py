@@ -325,6 +325,7 @@ def template(number: int) -> Template:
             if rng.random() < 0.05:
                 regtest.pay(late_lock(rng.randrange(LATE_LOCKS)).pays(rng.randrange(1_000, 50_000)))
         regtest.mine()
+    regtest.filters.header(regtest.chain.tip)  # lives copy the filters
     return Template(regtest, tuple(truth.coins))
 
 

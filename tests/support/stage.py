@@ -17,6 +17,8 @@ from simulation.world import Placed, World
 from spvfilter.errors import PrivacyError
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
+from spvfilter.node.responder import Responder
+from spvfilter.wire.events import Service
 
 Kind = Callable[[random.Random, World], Behaviour]
 
@@ -26,6 +28,14 @@ class Prompt(Honest):
 
     def quality(self) -> Quality:
         return Quality(0.02, 0.0, 1e7, 0)
+
+
+def answering(
+    responder: type[Responder], *, is_honest: bool = False, services: Service | int = Honest.services
+) -> type[Prompt]:
+    """The behaviour of prompt nodes that answer in this way. Only an honest one must not be banned."""
+    made = {"is_honest": is_honest, "is_full": is_honest, "is_prompt": is_honest}
+    return type(responder.__name__, (Prompt,), {**made, "responder": responder, "services": services})
 
 
 class Stage(World):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simulation.truth import START
+from simulation.violation import Violation
 from spvfilter.errors import (
     DifficultyError,
     DiscontinuousHeadersError,
@@ -21,20 +24,24 @@ from spvfilter.errors import (
     UselessPeerError,
 )
 from spvfilter.filters.bip37 import MatchedTx
+from spvfilter.light.events import Mode
 from spvfilter.light.lies import Lie
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import BITS, mine
 from spvfilter.node.responder import Responder
-from spvfilter.node.server import Node
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.signing import build_tx
+from spvfilter.protocol import HEADER_SIZE
 from spvfilter.transaction import Transaction, TxIn
+from spvfilter.wallet.events import MatchFound
+from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
+from spvfilter.wire.transport import V2Policy
 from support.build import sha256d
-from support.lightworld import START, World, running
+from support.locks import LOCKS, build_tx
 from support.nodeclient import MAGIC
 from support.sessionparts import send_raw
+from support.stage import Prompt, Stage, answering, stage
 
 
 class WithholdsTxs(Responder):
@@ -66,7 +73,7 @@ class SwapsBlocks(Responder):
     held: TreeBlock | None = None
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        if block.height == 5:
+        if self.held is None:
             self.held = block
             return
         super().send_merkleblock(block, matched)
@@ -100,8 +107,14 @@ class SkipsBlocks(Responder):
     """Answers the fence without the blocks before it."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        if block.height < 50:
-            super().send_merkleblock(block, matched)
+        pass
+
+
+class InjectsIntoMempool(Responder):
+    """Announces and sends a transaction that does not match the filter."""
+
+    def _wants(self, tx: Transaction) -> bool:
+        return True
 
 
 class BreaksMessages(Responder):
@@ -155,25 +168,29 @@ def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
     return Forges
 
 
-def with_headers(change: Callable[[Responder, list[Header]], list[Header]]) -> type[Responder]:
-    """Return a responder that changes the headers in its answers."""
+def with_headers(make: Callable[[Responder], list[Header]]) -> type[Responder]:
+    """Return a responder that answers with these headers."""
 
     class TellsHeaders(Responder):
         def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
-            told = change(self, [block.header for block in blocks]) if blocks else []
-            self.send(wire.Headers(tuple(bytes(header) for header in told)))
+            self.send(wire.Headers(tuple(map(bytes, make(self)))))
 
     return TellsHeaders
 
 
-def bad_work(responder: Responder, headers: list[Header]) -> list[Header]:
-    nonce = 0
-    while (bad := replace(headers[0], nonce=nonce)).hash[31] <= 0x7F:
-        nonce += 1
-    return [bad]
+def with_gap(responder: Responder) -> list[Header]:
+    blocks = responder.regtest.chain.active
+    return [blocks[1].header, blocks[3].header]
 
 
-def upon_tip(responder: Responder, **changes: Any) -> list[Header]:
+def without_work(responder: Responder) -> list[Header]:
+    header = responder.regtest.chain.active[1].header
+    while header.hash[31] <= 0x7F:
+        header = replace(header, nonce=header.nonce + 1)
+    return [header]
+
+
+def upon_genesis(responder: Responder, **changes: Any) -> list[Header]:
     header = Header(0x20000000, responder.regtest.chain.active[0].hash, bytes(32), START, BITS, 0)
     return [mine(replace(header, **changes))]
 
@@ -199,10 +216,10 @@ LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
         ProofError,
         Flaw.EQUAL_SIBLINGS,
     ),
-    "gap in headers": (with_headers(lambda s, h: [h[0], h[2]]), DiscontinuousHeadersError, None),
-    "no work": (with_headers(bad_work), ProofOfWorkError, None),
-    "other bits": (with_headers(lambda s, h: upon_tip(s, bits=0x207FFFFE)), DifficultyError, None),
-    "old time": (with_headers(lambda s, h: upon_tip(s, time=1)), MedianTimeError, None),
+    "gap in headers": (with_headers(with_gap), DiscontinuousHeadersError, None),
+    "no work": (with_headers(without_work), ProofOfWorkError, None),
+    "other bits": (with_headers(lambda responder: upon_genesis(responder, bits=0x207FFFFE)), DifficultyError, None),
+    "old time": (with_headers(lambda responder: upon_genesis(responder, time=1)), MedianTimeError, None),
 }
 
 FAULTS: dict[str, tuple[type[Responder], type[PeerError], str]] = {  # a failing node or line does the same: no ban
@@ -215,152 +232,107 @@ FAULTS: dict[str, tuple[type[Responder], type[PeerError], str]] = {  # a failing
     "checksum": (BreaksChecksums, EnvelopeError, "checksum"),
     "garbage": (SendsGarbage, EnvelopeError, "magic"),
     "oversize": (SendsTooMuch, EnvelopeError, "4000001"),
+    "missing blocks": (SkipsBlocks, UselessPeerError, ""),
+    "unmatched": (InjectsIntoMempool, LieError, Lie.FILTERED_OUT_TX),
 }
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", LIES)
-async def test_a_lie_is_named_and_harms_nothing(name: str) -> None:
-    responder, error, cause = LIES[name]
-    world = World(30, mature=110)
-    world.grow(25, share=0.8)
-    async with (
-        Node(world.regtest, responder=responder) as liar,
-        Node(world.regtest) as honest,
-        running(world, liar, honest, v2="off") as run,  # so that the liar answers first
-    ):
-        await run.until(lambda books: any(warning.banned for warning in books.warnings))
-        await run.synced(world)
-        await run.until(lambda books: books.confirmed() == world.scan())
-        told = [warning for warning in run.books.warnings if warning.banned]
-        assert [warning.address for warning in told] == [f"{liar.host}:{liar.port}"]
-        assert type(told[0].error) is error
-        assert cause is None or told[0].error.cause == cause  # type: ignore[attr-defined]  # some errors have a cause
-        world.grow(3, share=1.0)
-        await run.synced(world)
-        assert run.books.confirmed() == world.scan()
+def check_all(world: Stage) -> None:
+    """Let the client find everything, and then follow new blocks until it has warned of every peer but the last."""
+    world.truth.others(3)
+    world.boot()
+    world.wait_synced(within=60)
+    while len({event.address for event in world.warnings}) < len(world.nodes) - 1:
+        assert world.timeline.now < 600, world.warnings
+        world.truth.receive()
+        world.truth.mine()
+        world.pass_time(20)
+    world.truth.receive()
+    world.truth.mine()
+    world.wait_synced(within=60)
+    assert world.has_found_all()
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", FAULTS)
-async def test_a_fault_ends_the_connection_without_a_ban(name: str) -> None:
-    await check_fault(*FAULTS[name], v2="off")
+def test_each_lie_is_named_and_harms_nothing(tmp_path: Path) -> None:
+    liars = [answering(responder) for responder, _, _ in LIES.values()]
+    with stage(tmp_path, Mode.BIP37, *liars, Prompt, max_peers=len(liars) + 1) as world:
+        check_all(world)
+        told = {event.address: event.error for event in world.warnings if event.banned}
+        for node, (name, (_, error, cause)) in zip(world.nodes, LIES.items(), strict=False):
+            found = told.pop(node.addresses[0])
+            assert type(found) is error, name
+            assert cause is None or found.cause == cause, name  # type: ignore[attr-defined]  # some errors have a cause
+        assert not told
 
 
-@pytest.mark.few(1)
+def check_faults(world: Stage, faults: Iterable[tuple[type[PeerError], str]]) -> None:
+    """Check that each of the first peers loses its connection with this error, but is not banned."""
+    check_all(world)
+    assert not world.banned
+    first = {event.address: event.error for event in reversed(world.warnings)}
+    for node, (error, words) in zip(world.nodes, faults, strict=False):
+        found = first.pop(node.addresses[0])
+        # a false length of an encrypted packet may also look like the start of a long one
+        is_waiting = world.options.v2 is V2Policy.REQUIRE and isinstance(found, UselessPeerError)
+        assert type(found) is error or is_waiting, node
+        assert words in str(found) or words == getattr(found, "cause", None), node
+    assert not first
+
+
+def test_a_fault_ends_the_connection_without_a_ban(tmp_path: Path) -> None:
+    faulty = [answering(responder) for responder, _, _ in FAULTS.values()]
+    with stage(tmp_path, Mode.BIP37, *faulty, Prompt, max_peers=len(faulty) + 1) as world:
+        check_faults(world, [(error, words) for _, error, words in FAULTS.values()])
+
+
 @pytest.mark.v2
-@pytest.mark.parametrize("responder", [BreaksMessages, BreaksChecksums, SendsGarbage])
-async def test_garbage_ends_an_encrypted_connection_without_a_ban(responder: type[Responder]) -> None:
-    await check_fault(responder, EnvelopeError, "", v2="require")
+def test_garbage_ends_an_encrypted_connection_without_a_ban(tmp_path: Path) -> None:
+    services = Prompt.services | Service.P2P_V2
+    faulty = [answering(each, services=services) for each in (BreaksMessages, BreaksChecksums, SendsGarbage)]
+    honest = answering(Responder, is_honest=True, services=services)
+    with stage(tmp_path, Mode.BIP37, *faulty, honest, v2=V2Policy.REQUIRE) as world:
+        check_faults(world, [(EnvelopeError, "")] * len(faulty))
 
 
-async def check_fault(responder: type[Responder], error: type[PeerError], words: str, *, v2: str) -> None:
-    """Check that a peer with this fault loses its connection with this error, while an honest peer serves the
-    client.
-    """
-    world = World(30, mature=110)
-    world.grow(25, share=0.8)
-    async with (
-        Node(world.regtest, responder=responder) as faulty,
-        Node(world.regtest) as honest,
-        running(world, faulty, honest, v2=v2) as run,
-    ):
-        await run.until(lambda books: books.warnings)
-        await run.synced(world)
-        await run.until(lambda books: books.confirmed() == world.scan())
-        assert {warning.address for warning in run.books.warnings} == {f"{faulty.host}:{faulty.port}"}
-        assert not any(warning.banned for warning in run.books.warnings)
-        first = run.books.warnings[0].error
-        # a false length of a packet may also look like the start of a long packet
-        assert type(first) is error or (v2 == "require" and isinstance(first, UselessPeerError))
-        assert words in str(first) or words == getattr(first, "cause", None)
+def test_a_client_with_only_lying_peers_ends_with_an_error(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.BIP37, answering(SendsAnotherBlock), answering(with_headers(without_work))) as world:
+        world.boot()
+        with pytest.raises(Violation, match=r"UselessPeerError.*all of them lied"):
+            world.pass_time(60)
+        assert world.banned
+        assert not any(isinstance(event, MatchFound) for event in world.told)
 
 
-async def test_missing_blocks_are_requested_elsewhere_and_are_no_lie() -> None:
-    world = World(31)
-    world.grow(20, share=0.8)
-    async with (
-        Node(world.regtest, responder=SkipsBlocks) as lazy,
-        Node(world.regtest) as honest,
-        running(world, lazy, honest) as run,
-    ):
-        await run.until(lambda books: books.warnings)
-        await run.synced(world)
-        assert run.books.confirmed() == world.scan()
-        assert isinstance(run.books.warnings[0].error, UselessPeerError)
-        assert not any(warning.banned for warning in run.books.warnings)
+def sending_blocks(change: Callable[[bytes], bytes], sent: list[bytes]) -> type[Responder]:
+    """Return a responder that changes whole blocks, and records their headers."""
+
+    class SendsBlocks(Responder):
+        def send(self, message: wire.Message) -> None:
+            if isinstance(message, wire.Block):
+                sent.append(message.raw[:HEADER_SIZE])
+                message = wire.Block(change(message.raw))
+            super().send(message)
+
+    return SendsBlocks
 
 
-async def test_a_client_with_only_lying_peers_ends_with_an_error() -> None:
-    world = World(32)
-    world.grow(10, share=0.8)
-    async with (
-        Node(world.regtest, responder=SendsAnotherBlock) as one,
-        Node(world.regtest, responder=with_headers(bad_work)) as two,
-    ):
-        with pytest.raises(UselessPeerError, match="all of them lied"):
-            async with running(world, one, two) as run:
-                await run.until(lambda books: False)
-        assert len(run.books.warnings) == 2
-        assert not run.books.matches
-
-
-def small_tx(outpoint: OutPoint) -> bytes:
-    """Return a transaction of 64 bytes without witness: one input without a script, one output with a script of four
-    bytes.
-    """
-    raw = build_tx([TxIn(outpoint)], [TxOut(1_000, b"\x51\x51\x51\x51")])
-    assert len(Transaction.parse(raw).stripped) == 64
-    return raw
-
-
-class SendsFalseBlocks(Responder):
-    def send(self, message: object) -> None:
-        if isinstance(message, wire.Block):
-            message = wire.Block(message.raw[:-5] + bytes([message.raw[-5] ^ 1]) + message.raw[-4:])
-        super().send(message)  # type: ignore[arg-type]
-
-
-@pytest.mark.few(1)
 @pytest.mark.parametrize("lies", [False, True])
-async def test_a_block_with_a_small_own_transaction_is_fetched_whole(lies: bool) -> None:
-    world = World(33)
-    world.regtest.mine(to=b"\x51")
-    coin = OutPoint(world.regtest.chain.txs(world.regtest.chain.tip)[0].txid, 0)
-    world.regtest.mine(100)
-    watch = world.watch()
-    watch.add_outpoint(coin, "anyone's")
-    world.regtest.mine(transactions=[small_tx(coin)])
-    world.grow(5, share=1.0)
-    expected = world.scan(watch.copy())
-    assert any(kind == "input" for kind, *_ in expected)
-    responder = SendsFalseBlocks if lies else Responder
-    async with (
-        Node(world.regtest, responder=responder) as node,
-        Node(world.regtest) as honest,
-        running(world, node, honest, watch=watch) as run,
-    ):
-        await run.synced(world)
-        await run.until(lambda books: books.confirmed() == expected)
-        assert lies or not run.books.warnings
-        for warning in run.books.warnings:  # only if a random choice asked the liar for the block
-            assert isinstance(warning.error, LieError)
-            assert warning.error.cause == Lie.FALSE_BLOCK
-
-
-class InjectsIntoMempool(Responder):
-    """Announces and sends a transaction that does not match the filter."""
-
-    def _wants(self, tx: Transaction) -> bool:
-        return True
-
-
-async def test_an_unmatched_unconfirmed_transaction_ends_the_connection() -> None:
-    world = World(34)
-    world.others(3)
-    async with Node(world.regtest, responder=InjectsIntoMempool) as node, running(world, node) as run:
-        await run.until(lambda books: books.warnings)
-        warning = run.books.warnings[0]
-        assert isinstance(warning.error, LieError)
-        assert warning.error.cause == Lie.FILTERED_OUT_TX
-        assert not warning.banned
+def test_a_block_with_a_small_own_transaction_is_fetched_whole(lies: bool, tmp_path: Path) -> None:
+    """A transaction of 64 bytes looks like a node of the merkle tree, so a merkle block does not prove it."""
+    sent = list[bytes]()
+    honest = answering(sending_blocks(lambda raw: raw, sent), is_honest=True)
+    liar = answering(sending_blocks(lambda raw: raw[:-5] + bytes([raw[-5] ^ 1]) + raw[-4:], sent))
+    with stage(tmp_path, Mode.BIP37, liar if lies else honest, honest) as world:
+        world.truth.receive(LOCKS[1])
+        world.truth.mine()
+        coin = world.truth.coins.pop()
+        small = build_tx([coin.spend()], [TxOut(1_000, b"\x51" * 4)])
+        assert len(Transaction.parse(small).stripped) == 64
+        world.truth.regtest.mine(transactions=[small])
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.has_found_all()
+        assert world.truth.regtest.chain.tip.raw[:HEADER_SIZE] in sent
+        errors = [event.error for event in world.warnings]
+        assert all(isinstance(error, LieError) and error.cause == Lie.FALSE_BLOCK for error in errors)
+        assert lies or not errors
