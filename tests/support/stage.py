@@ -41,9 +41,12 @@ def answering(
 class Stage(World):
     """A world that keeps every reported event."""
 
-    def __init__(self, options: Options, placed: list[Placed], path: Path) -> None:
+    def __init__(self, options: Options, placed: list[Placed], path: Path, *, is_high: bool = False) -> None:
         self.told: list[Event] = []
-        super().__init__(random.Random(3), make, options, placed, path, lambda timeline: Record(lambda: timeline.now))
+        rng = random.Random(3)
+        super().__init__(
+            rng, make, options, placed, path, lambda timeline: Record(lambda: timeline.now), is_high=is_high
+        )
 
     def _hear(self, process: Process, event: Event) -> None:
         self.told.append(event)
@@ -95,10 +98,11 @@ def at(kind: Kind, number: int, *ports: int, net: int | None = None) -> Placed:
 
 
 @contextmanager
-def stage(folder: Path, mode: Mode, *nodes: Kind | Placed, **options: object) -> Iterator[Stage]:
-    """A world with these nodes, its client not started yet."""
+def stage(folder: Path, mode: Mode, *nodes: Kind | Placed, is_high: bool = False, **options: object) -> Iterator[Stage]:
+    """A world with these nodes, its client not started yet. With `is_high`, its chain is long."""
     placed = [each if isinstance(each, Placed) else at(each, number) for number, each in enumerate(nodes, 1)]
-    world = Stage(Options(mode=mode, **options), placed, folder / "wallet.db")  # type: ignore[arg-type]  # by name
+    chosen = Options(mode=mode, **options)  # type: ignore[arg-type]  # by name
+    world = Stage(chosen, placed, folder / "wallet.db", is_high=is_high)
     try:
         yield world
     finally:

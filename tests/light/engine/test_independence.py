@@ -17,10 +17,12 @@ from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import HeardTogether, Instant
 from spvfilter.light.events import Mode
 from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import p2wpkh
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import Headers
+from support.locks import key
 from support.regtests import cut
 from support.stage import Prompt, Stage, at, stage
 
@@ -98,6 +100,21 @@ def test_blocks_with_one_witness_are_searched_again_after_a_restart(mode: Mode, 
         world.truth.mine()
         world.pass_time(300)
         world.wait_synced(within=60)
+        assert world.has_found_all()
+
+
+def test_blocks_with_one_witness_are_searched_again_despite_a_new_entry(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt) as world:
+        world.nodes[1].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        told = len(world.synced)
+        world.watch_lock(p2wpkh(key(500)), world.truth.height)
+        world.pass_time(30)
+        assert len(world.synced) > told
+        assert not world.has_found_all()
+        world.nodes[1].is_up = True
+        world.pass_time(400)
         assert world.has_found_all()
 
 
