@@ -7,12 +7,14 @@ import pytest
 from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.netgroupquota import MANY
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.saved import SavedBooks
+from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, tx, txid
@@ -69,6 +71,26 @@ def test_transaction_with_too_many_matches_is_turned_away_whole() -> None:
     assert wallet.observe(payment(1, 11)) == []
     assert wallet.books.intake.take_turned_away()[0] == txid(payment(1, 11))
     assert wallet.pending == 0
+
+
+def test_the_limits_count_each_transaction_once() -> None:
+    records = [TxRecord.parse(payment(number)) for number in range(3)]
+    limits = PendingLimits(matches=5, size=2 * len(records[0].raw), number=2)
+    layer = MempoolLayer(limits)
+    layer.put(records[0], 4)
+    layer.put(records[0], 3)
+    layer.put(records[1], 2)
+    assert (layer.matches, layer.size, len(layer)) == (limits.matches, limits.size, limits.number)
+    assert not layer.is_over
+    layer.put(records[1], 3)
+    assert layer.is_over
+    layer.remove(records[1].txid)
+    layer.remove(records[1].txid)
+    assert (layer.matches, layer.size, len(layer)) == (3, len(records[0].raw), 1)
+    layer.take_changed()
+    layer.note_changed(records[0].txid)
+    layer.note_changed(records[2].txid)
+    assert layer.take_changed() == [records[0].txid]
 
 
 def test_own_transactions_are_always_admitted() -> None:

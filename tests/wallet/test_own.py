@@ -11,7 +11,9 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
+from spvfilter.store.txcheck import Replaced
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.bookfacts import BookFacts
 from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.entries import Renumbering
@@ -228,6 +230,38 @@ def test_broadcast_of_a_deep_confirmed_transaction_changes_nothing(wallet: Walle
         check_broadcast(wallet.books, Transaction.parse(raw))
     assert wallet.broadcast(raw) == []
     assert wallet.statuses() == {txid(raw): "confirmed"}
+
+
+def test_a_replacement_must_outbid_the_fees_of_all_pending_children(wallet: Wallet) -> None:
+    paid = pay(1_000, coin(1))
+    parent = pay(900, out(paid))  # a fee of 93 satoshi
+    child = pay(800, out(parent), out(parent, 1))  # another 100
+    grandchild = pay(700, out(child, 1), out(child))  # another 100
+    foreign = pay(5, out(grandchild, 1), to=THEIRS)
+    wallet.mine(paid)
+    for raw in (parent, child, grandchild):
+        wallet.broadcast(raw)
+    wallet.observe(foreign)
+    facts = BookFacts(wallet.books, is_accepted=lambda digest: digest == txid(parent))
+    replacement = Transaction.parse(pay(600, out(paid)))
+    assert facts.replaced(replacement) == [Replaced(txid(parent), 293, is_accepted=True)]
+    assert facts.replaced(Transaction.parse(parent)) == []
+
+
+def test_a_spend_in_a_deep_block_still_conflicts(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 3)
+    paid = pay(100, coin(1))
+    spend, own, foreign = (pay(value, out(paid)) for value in (40, 45, 46))
+    wallet.mine(paid)
+    wallet.mine(spend)
+    for _ in range(4):
+        wallet.mine()
+    assert wallet.books.facts.record(txid(spend)) is None  # only its matches are left
+    with pytest.raises(TxConflictError, match="which is in a block"):
+        check_broadcast(wallet.books, Transaction.parse(own))
+    wallet.observe(foreign)
+    assert wallet.books.judgement.verdict(txid(foreign)) == Verdict(Status.CONFLICTED, txid(spend))
+    assert (wallet.store.views.balance().confirmed, wallet.pending) == (40, 0)
 
 
 def test_foreign_and_unknown_transactions_cannot_be_abandoned(wallet: Wallet) -> None:

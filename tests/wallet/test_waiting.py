@@ -42,6 +42,20 @@ def test_a_waiting_transaction_expires_without_an_event(restarts: bool) -> None:
     assert answers(wallet) == before
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_payment_counts_once_as_many_groups_as_asked_announced_it(restarts: bool) -> None:
+    wallet = Wallet()
+    raw = pay(9_000, coin(1))
+    wallet.observe(raw, "a", quorum=3)
+    assert wallet.tell(wallet.books.announce(txid(raw), ("a",), quorum=3)) == []
+    assert wallet.tell(wallet.books.announce(txid(raw), ("b",), quorum=3)) == []
+    if restarts:
+        wallet.restart()
+    assert (wallet.books.waiting_matches, wallet.pending) == (1, 0)
+    assert len(wallet.tell(wallet.books.announce(txid(raw), ("c",), quorum=3))) == 1
+    assert (wallet.books.waiting_matches, wallet.pending) == (0, 9_000)
+
+
 def test_an_expired_one_counts_if_two_groups_announce_it_later() -> None:
     wallet = Wallet()
     raw = pay(9_000, coin(1))
