@@ -58,6 +58,8 @@ async def test_bip37_is_refused_for_a_database_with_a_scan_key(tmp_path: Path) -
             world, node, limits=LIMITS, store=path, mode="auto", watch=made, spent_source=Source(world)
         ) as run:
             await run.synced(world)
+        with WalletStore.open(path) as stored, pytest.raises(InexpressibleError, match="silent payment addresses"):
+            stored.bip37_elements()
         for watch in (WatchList(REGTEST), plain()):
             with pytest.raises(InexpressibleError, match="filters cannot find payments to silent payment addresses"):
                 async with running(

@@ -58,6 +58,7 @@ def test_flood_of_one_group_stays_within_the_limits(limits: PendingLimits) -> No
         assert pool.matches <= limits.matches
         assert len(pool) <= limits.number
         assert pool.size <= limits.size
+        assert wallet.books.facts.without_block.keys() == {*pool}
     assert txid(payment(500_000)) in wallet.books.intake.pool
     wallet.observe(payment(600_000), "another")
     assert txid(payment(600_000)) in wallet.books.intake.pool
@@ -81,9 +82,9 @@ def test_the_limits_count_each_transaction_once() -> None:
     layer.put(records[0], 3)
     layer.put(records[1], 2)
     assert (layer.matches, layer.size, len(layer)) == (limits.matches, limits.size, limits.number)
-    assert not layer.is_over
+    was_over = layer.is_over
     layer.put(records[1], 3)
-    assert layer.is_over
+    assert (was_over, layer.is_over) == (False, True)
     layer.remove(records[1].txid)
     layer.remove(records[1].txid)
     assert (layer.matches, layer.size, len(layer)) == (3, len(records[0].raw), 1)

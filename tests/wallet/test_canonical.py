@@ -597,6 +597,13 @@ def ladder(facts: Facts, size: int) -> None:
         made = facts.foreign(out(made), out(made, 1))
 
 
+def lattice(facts: Facts, size: int) -> None:
+    """Two transactions in each row spend both of the row before. Few rows: their paths double with each."""
+    left, right = facts.foreign(coin(1)), facts.foreign(coin(2))
+    for _ in range(size // 20):
+        left, right = facts.foreign(out(left), out(right)), facts.foreign(out(left, 1), out(right, 1))
+
+
 def replaced_chain(facts: Facts, size: int) -> None:
     """A conflict with the first transaction ranks above the chain."""
     chain(facts, size)
@@ -624,7 +631,7 @@ def comb(facts: Facts, size: int) -> None:
         facts.foreign(out(each, 1), out(other, 1) if each != other else coin(2))
 
 
-@pytest.mark.parametrize("shape", [chain, ladder, replaced_chain, impossible_chain, bumps, comb])
+@pytest.mark.parametrize("shape", [chain, ladder, lattice, replaced_chain, impossible_chain, bumps, comb])
 def test_work_is_linear_in_inputs(shape: Callable[[Facts, int], None]) -> None:
     counts = []
     for size in (100, 200):

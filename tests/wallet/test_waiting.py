@@ -43,7 +43,7 @@ def test_a_waiting_transaction_expires_without_an_event(restarts: bool) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_payment_counts_once_as_many_groups_as_asked_announced_it(restarts: bool) -> None:
+def test_a_payment_counts_once_enough_groups_announced_it(restarts: bool) -> None:
     wallet = Wallet()
     raw = pay(9_000, coin(1))
     wallet.observe(raw, "a", quorum=3)
@@ -75,6 +75,20 @@ def test_a_counted_transaction_expires_with_its_events() -> None:
     assert len(wallet.tell(wallet.books.expire(wallet.now))) == 1
     assert wallet.pending == 0
     assert wallet.store.views.effects() == []
+
+
+def test_a_new_label_reaches_transactions_that_do_not_count() -> None:
+    wallet = Wallet()
+    replaced, bump, announced = pay(900, coin(1)), pay(800, coin(1)), pay(9_000, coin(2))
+    wallet.broadcast(replaced)
+    wallet.broadcast(bump)
+    wallet.observe(announced, "a", quorum=2)
+    wallet.books.watch.relabel(0, "rent")
+    wallet.books.relabel({0: "rent"})
+    wallet.tell(())
+    views = wallet.store.views
+    labels = {entry.txid: entry.labels for entry in (*views.history(waiting=True), *views.history(limit=None))}
+    assert labels == dict.fromkeys(map(txid, (replaced, bump, announced)), ("rent",))
 
 
 def test_evicted_waiting_transactions_change_no_answer() -> None:
