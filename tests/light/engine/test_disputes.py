@@ -11,6 +11,7 @@ import pytest
 
 from simulation.behaviours.compact import FalseFilters, FalseIndex, _TamperingResponder
 from simulation.behaviours.faulty import Pruned
+from spvfilter.hashes import hash160
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.verdicts import Case, Found, Verdicts
@@ -18,6 +19,9 @@ from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
+from spvfilter.node.scripts import SIGNATURE, Lock, p2sh, push
+from spvfilter.primitives import OutPoint
+from spvfilter.transaction import TxIn
 from spvfilter.wire.messages.table import CFHeaders, Message
 from spvfilter.wire.session import Session
 from support.engineparts import (
@@ -28,6 +32,7 @@ from support.engineparts import (
     take_back_filter_headers,
     undecided_blocks,
 )
+from support.locks import STRANGER, build_tx
 from support.stage import Prompt, Stage, stage
 
 
@@ -113,6 +118,39 @@ class HidesLater(OneTooMany):
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         return elements - self.world.truth.scripts() if block.height > self.above else super().change(block, elements)
+
+
+# 33 bytes that look like a public key, and are a valid redeem script
+REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"
+LOOKALIKE = p2sh(Lock(REDEEM))
+
+
+class MistakesScript(HidesLater):
+    """States another script for an input whose redeem script looks like a public key."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
+        if LOOKALIKE.script_pubkey not in spent:
+            return elements - self.world.truth.scripts() if block.height > self.above else elements
+        return elements - {LOOKALIKE.script_pubkey} | {b"\x76\xa9\x14" + hash160(REDEEM) + b"\x88\xac"}
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_an_ambiguous_script_of_an_input_bans_no_honest_peer(late: int, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, MistakesScript, Prompt) as world:
+        regtest, above = world.truth.regtest, world.truth.height + 2
+        world.nodes[0].behaviour.above = above  # type: ignore[attr-defined]  # of this class
+        coin = OutPoint(regtest.pay(LOOKALIKE.pays(1_000_000)), 0)
+        world.truth.mine()
+        raw = build_tx([TxIn(coin, push(SIGNATURE) + push(REDEEM))], [STRANGER.pays(999_000)])
+        regtest.submit_tx(raw)
+        world.truth.mine()
+        assert world.truth.height == above
+        world.truth.receive()
+        world.truth.mine()
+        world.boot_without(late)
+        assert world.has_found_all()
+        assert world.banned == set(world.nodes[0].addresses)
 
 
 @pytest.mark.few(1)

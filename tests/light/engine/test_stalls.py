@@ -32,7 +32,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.filters import CFilter, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import InvType, Message
 from spvfilter.wire.session import Session
-from support.stage import Prompt, Stage, stage
+from support.stage import Prompt, Stage, answering, stage
 
 
 class _Withholding(Responder):
@@ -444,4 +444,28 @@ def test_a_dawdling_peer_keeps_no_filter_headers_without_supporters(
         world.wait_synced(within=100)
         assert world.has_found_all()
         assert world.synced[-1].peers == tuple(honest.addresses)
+        assert not world.banned
+
+
+class Mute(Responder):
+    """Sends nothing after the first request for headers."""
+
+    is_mute = False
+
+    def on_getheaders(self, asked: wire.GetHeaders) -> None:
+        self.is_mute = True
+
+    def step(self) -> bool:
+        return not self.is_mute and super().step()
+
+
+@pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.AUTO])
+def test_silent_peers_do_not_stop_the_search(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, *[answering(Mute)] * 3) as world:
+        world.boot()
+        for _ in range(3):
+            world.truth.receive()
+            world.truth.mine()
+            world.pass_time(20)
+            assert world.has_found_all()
         assert not world.banned
