@@ -13,14 +13,13 @@ import pytest
 from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import PeerChanged, Progress, Synced
+from spvfilter.light.events import PeerChanged
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
-from spvfilter.wallet.events import MatchFound
 from spvfilter.wire.events import Service
 from support import lightworld
 from support.engineparts import engine_of
@@ -264,18 +263,6 @@ async def test_a_node_with_three_names_is_connected_once(
             assert run.books.confirmed() == world.scan()
 
 
-async def test_progress_reaches_its_total_and_never_goes_back() -> None:
-    world = World(49)
-    world.grow(150, share=0.3)
-    async with Node(world.regtest) as node, running(world, node) as run:
-        await run.synced(world)
-        for phase in ("headers", "blocks"):
-            steps = [event for event in run.books.events if isinstance(event, Progress) and event.phase == phase]
-            assert [step.done for step in steps] == sorted(step.done for step in steps)
-            assert steps[-1].done == steps[-1].total
-            assert all(0 <= step.done <= step.total for step in steps)
-        first_found = next(at for at, event in enumerate(run.books.events) if isinstance(event, MatchFound))
-        assert first_found < next(at for at, event in enumerate(run.books.events) if isinstance(event, Synced))
 
 
 @pytest.mark.long
