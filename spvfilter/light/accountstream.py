@@ -19,7 +19,7 @@ class AccountPage(NamedTuple):
     sequence: int
     """Number of the last wallet event that the page covers."""
     is_removed: bool
-    """True if the account was removed, so there are no more events after this page."""
+    """True if the account was removed, so no more events follow after this page."""
 
 
 Load = Callable[[int, int], Awaitable[AccountPage]]
@@ -33,7 +33,7 @@ class AccountStream(EventStream):
     """
 
     def __init__(self, hub: EventHub, since: int, load: Load) -> None:
-        """`since` is the number of an event; the stream yields the events after it."""
+        """Start after the event with the number `since`. `load` reads the account's events."""
         super().__init__(hub, since)
         self._load = load
         self._read = since  # number up to which the database was read

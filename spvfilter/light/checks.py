@@ -1,4 +1,4 @@
-"""Check a LightClient's parameters: each wrong value is refused immediately, by name."""
+"""Checks of a LightClient's arguments, so that each wrong value is immediately refused by name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spvfilter.wire.transport import V2Policy, check_installed, is_installed
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _EARLIEST_DATE_S = 14 * 3_600
-"""Number of seconds by which a date begins earlier in the first time zone than in UTC."""
-_MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
+"""Number of seconds by which a date begins earlier in the easternmost time zone than in UTC."""
+_MAX_HEIGHT = 0xFFFFFFFF  # our choice: at one block every ten minutes, the chain gets there in 81,000 years
 
 
 _MOST_PENDING = {"max_pending_matches": 1_000_000, "max_pending_bytes": 1_000_000_000}
@@ -69,7 +69,7 @@ def check_v2(policy: V2Policy | str) -> V2Policy:
 def named_peers(
     peers: Iterable[str], network: Network, *, discover: bool, proxy: str | None, knows: bool
 ) -> list[Address]:
-    """Return the addresses of the named peers. `knows` is True if there is a database, which may contain others.
+    """Return the addresses of the named peers. `knows` is True if there is a database, which may contain more.
 
     Raises ParameterError if there is no way to find a peer, and TypeError for a single string.
     """
@@ -93,7 +93,7 @@ def named_peers(
 
 
 def timeouts_of(limits: Limits) -> PeerTimeouts:
-    """Return the limits that the engine needs."""
+    """Return the limits in the form that the engine needs."""
     return PeerTimeouts(
         reply_s=limits.reply_s,
         stall_s=limits.stall_s,
@@ -119,7 +119,7 @@ def birthday_of(value: int | datetime.date) -> int:
     if isinstance(value, datetime.datetime):
         try:
             return max(0, math.floor(value.timestamp()))
-        except (OverflowError, OSError, ValueError):  # local time of another era
+        except (OverflowError, OSError, ValueError):  # a local time that has no Unix time
             raise ParameterError(f"the birthday {value} is out of range: it must not be before 1970") from None
     if isinstance(value, datetime.date):
         midnight = datetime.datetime.combine(value, datetime.time(), datetime.UTC)
@@ -138,7 +138,7 @@ def check_start(from_height: int | None, birthday: int | datetime.date | None, n
     seconds = birthday_of(birthday)
     if seconds > now + TIMESTAMP_WINDOW_S:
         raise ParameterError(
-            f"the birthday {birthday} is in the future: its Unix time is {seconds}, but now is {now:.0f}"
+            f"the birthday {birthday} is in the future: its Unix time is {seconds}, but the current time is {now:.0f}"
         )
     return SearchStart(from_height, seconds)
 
@@ -160,7 +160,7 @@ def name_of_source(source: SpentSource) -> str:
 
 
 def name_of_server(source: TweakSource) -> str:
-    """Return the name of a source of tweaks, as `name_of_source` does. Raises TypeError if it is not a source."""
+    """Return the name of a source of tweaks, as `name_of_source` does. Raises TypeError if the object is not one."""
     if not callable(getattr(source, "tweaks", None)):
         raise TypeError(
             f"tweak_source: expected a BlindBitOracle, or an object with tweaks, not {type(source).__name__}"

@@ -266,6 +266,6 @@ async def test_a_restarted_node_has_another_chain(
                 wait.cancel()
     assert caplog.messages == [
         f"not synced yet: {address}: has a different chain, of height {height}: it lacks blocks 1 to 200 of the chain"
-        " that this client follows, and has no more work than that."
+        " that this client follows, and does not have more work."
         " To follow this node, start with a new database (--db)"
     ]

@@ -1,7 +1,8 @@
 """The address book: peer addresses in two tables of buckets, so that an attacker cannot fill it (Core addrman).
 
-The table of new addresses contains announced ones, and the table of tried addresses those of earlier connections. A
-hash keyed with the wallet's secret determines the bucket and position of an address, so attackers cannot compute them.
+The table of new addresses contains addresses that were announced, and the table of tried addresses those to which the
+client has connected. A hash keyed with the wallet's secret determines the bucket and position of an address, so
+attackers cannot compute them.
 
 - The bucket of a new address depends on its group and on its source's group. One source reaches 16 of 256 buckets.
 - The bucket of a tried address depends on its group. One group reaches 4 of 64 buckets.
@@ -10,8 +11,8 @@ The book contains at most 16,384 new and 4,096 tried addresses. A bucket is draw
 has little chance of being chosen, even with many addresses. Sizes are a quarter of Core's. Each address is in one
 bucket, whereas Core puts a new address into up to eight.
 
-An announced address replaces another one only if that one is hopeless. A connected address replaces a tried one only
-after that one has failed a test (Core's test-before-evict).
+An announced address replaces another address only if that one is hopeless. A connected address replaces a tried address
+only after that one has failed a test (Core's test-before-evict).
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ TRIED_BUCKETS_PER_GROUP = 4  # Buckets that the addresses of one group can reach
 MAX_ADDRESSES = (NEW_BUCKETS + TRIED_BUCKETS) * BUCKET_SIZE
 
 # The numbers up to _MAX_RIVALS are from Core addrman.cpp.
-_HORIZON_S = 30 * 86_400  # An address that was not seen for this long is hopeless.
-_FUTURE_S = 600  # An address may be seen this long after now.
+_HORIZON_S = 30 * 86_400  # An address that has not been seen for this long is hopeless.
+_FUTURE_S = 600  # An address may have been seen this far in the future.
 _GRACE_S = 60  # For this long after an attempt, an address is never hopeless.
 _RETRIES = 3  # An address without a success is hopeless after this many attempts.
 _MAX_FAILURES = 10  # If the last success is older than _LONG_AGO_S, this many failures make an address hopeless.
 _LONG_AGO_S = 7 * 86_400
 _PAUSE_S = 600  # Pause after a failed attempt.
-_REFRESH_S = 86_400  # An announced time must be this much newer than the known one.
-_TESTED_S = 4 * 3_600  # A tried address with a success within this time keeps its place.
-_TEST_WINDOW_S = 40 * 60  # A tried address without a test loses its place after this time.
+_REFRESH_S = 86_400  # An announced time must be this much later than the known time to replace it.
+_TESTED_S = 4 * 3_600  # A tried address with a connection in this time keeps its place.
+_TEST_WINDOW_S = 40 * 60  # A tried address that is not tested loses its place after this time.
 _MAX_RIVALS = 10
 
-_SLOW_MS = 3_000  # A longer handshake is slow (our choice).
-_MOST_DRAWN = 1_000  # Addresses of one kind that one choice looks at (our choice). The next choice looks at more.
-_DRAWS = 50  # After this many passed addresses, the next one is taken regardless of its chance.
+_SLOW_MS = 3_000  # A longer handshake counts as slow (our choice).
+_MOST_DRAWN = 1_000  # Addresses of one kind that one choice examines (our choice). The next choice examines more.
+_DRAWS = 50  # After this many addresses were passed over, the next one is taken regardless of its chance.
 
 _COMPACT_FILTERS = Service.COMPACT_FILTERS.value
 
@@ -81,7 +82,7 @@ class _Table:
         return [bucket.values() for bucket in self._buckets.values()]
 
     def slots(self) -> dict[Slot, str]:
-        """All addresses."""
+        """All addresses, by their slots."""
         return {
             (bucket, position): address
             for bucket, there in self._buckets.items()
@@ -93,7 +94,7 @@ class AddressBook:
     """Addresses by HOST:PORT. Changes are collected for the database."""
 
     def __init__(self, secret: bytes, saved: Iterable[KnownAddress] = ()) -> None:
-        """`secret` is up to 64 bytes long and never changes for a database."""
+        """`secret`, up to 64 bytes, never changes for a database. `saved` are the addresses in the database."""
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self.entries: dict[str, KnownAddress] = {}
         self._hopes: dict[str, None] = {}  # addresses that may serve compact filters
@@ -104,7 +105,7 @@ class AddressBook:
         # waiting.
         self.rivals: dict[str, float] = {}
         self._counted: dict[str, float] = {}  # When a failure of an address was last counted.
-        self._last_good = 1.0  # When any address was last connected. With 1, the first failure of an address counts.
+        self._last_good = 1.0  # When the client last connected anywhere. With 1, an address's first failure counts.
         for known in saved:
             table, slot = self._table(known), self._slot(known)
             if table.get(slot) is None:
@@ -120,7 +121,7 @@ class AddressBook:
         return self.entries.get(address)
 
     def take_changes(self) -> dict[str, KnownAddress | None]:
-        """Return the entries that have changed since the last call, by address; None for a removed one."""
+        """Return the entries that have changed since the last call, by address. A removed entry is None."""
         changes, self._changes = self._changes, {}
         return changes
 
@@ -168,7 +169,7 @@ class AddressBook:
         self._counted.pop(address, None)
 
     def _place_new(self, known: KnownAddress, now: float) -> bool:
-        """Put an address into the table of new ones, unless an address that is not hopeless has its place."""
+        """Put an address into the table of new addresses, unless its place has an address that is not hopeless."""
         slot = self._slot(known)
         other = self.new.get(slot)
         if other is not None:
@@ -206,8 +207,8 @@ class AddressBook:
     def attempted(self, address: str, now: float) -> None:
         """Record an attempt to connect. It counts as a failure until it succeeds.
 
-        Only one failure of an address counts between two successes of any addresses, because this machine may be
-        offline.
+        Between two successful connections to any address, only one failure of an address counts, because this machine
+        may be offline.
         """
         known = self.entries.get(address)
         if known is None:
@@ -220,7 +221,7 @@ class AddressBook:
         self._set(known._replace(attempted=int(now), succeeded=max(0, succeeded), failures=min(failures, 1_000)))
 
     def connected(self, address: str, services: int, speed_ms: int, now: float) -> None:
-        """Record a completed handshake: the address moves to the table of tried ones, if its place there is free."""
+        """Record a completed handshake, and move the address to the table of tried addresses if its place is free."""
         known = self.entries.get(address)
         if known is None:
             return
@@ -250,7 +251,7 @@ class AddressBook:
         self._set(moved)
 
     def faulted(self, address: str) -> None:
-        """Record that a connection ended because of a fault of the peer."""
+        """Record that a connection ended through a fault of the peer."""
         known = self.entries.get(address)
         if known is not None:
             self._set(known._replace(faults=min(known.faults + 1, 8)))
@@ -262,14 +263,14 @@ class AddressBook:
             self._set(known._replace(faults=known.faults - 1))
 
     def forget(self, address: str) -> None:
-        """Remove an address that turned out not to be a peer's."""
+        """Remove an address that turned out not to belong to a peer."""
         if address in self.entries:
             self._remove(address)
 
     # Test before evict
 
     def to_test(self) -> str | None:
-        """Return a tried address to test with a connection, because another one is waiting for its place."""
+        """Return a tried address to test with a connection, because another one is waiting for its place, or None."""
         for address in self.rivals:
             return self.tried.get(self._slot(self.entries[address]._replace(tried=True)))
         return None
@@ -282,7 +283,7 @@ class AddressBook:
         for address, since in list(self.rivals.items()):
             known = self.entries.get(address)
             if known is None:
-                continue  # A replaced address has taken its place in the table of new ones.
+                continue  # A replaced address has taken its place in the table of new addresses.
             moved = known._replace(tried=True)
             holder = self.entries.get(self.tried.get(self._slot(moved)) or "")
             if holder is None:
@@ -305,7 +306,7 @@ class AddressBook:
         *,
         only_new: bool = False,
     ) -> Iterator[str]:
-        """Yield addresses to connect, each at most once, in random order within each kind.
+        """Yield addresses to connect to, each at most once, in random order within each kind.
 
         Each draw chooses a table, then a bucket, then an address in it. An address that failed, was slow, or was at
         fault is passed over more often.
@@ -313,7 +314,7 @@ class AddressBook:
         Args:
             random: Source of randomness.
             now: Unix time.
-            kinds: Conditions on addresses. Addresses that meet the first one come before all others.
+            kinds: Conditions on addresses. Addresses that meet the first condition come before all others.
             is_free: Function that returns True if an address may be drawn at that moment.
             only_new: True to draw only from the table of new addresses.
         """
@@ -331,14 +332,14 @@ class AddressBook:
             yield from _drawn(random, [_Left(table.buckets(), wanted) for table in tables], is_free)
 
     def has_hope(self, wanted: Callable[[str], bool]) -> bool:
-        """True if an address that may serve compact filters meets a condition."""
+        """True if any address that may serve compact filters meets this condition."""
         return any(map(wanted, self._hopes))
 
 
 class _Left:
     """The addresses of a table that have not been drawn yet.
 
-    A bucket is read when it is first drawn, because a full book has 20,480 addresses.
+    Each bucket is read only when it is first drawn, because a full book contains 20,480 addresses.
     """
 
     def __init__(self, buckets: list[Collection[str]], wanted: Callable[[str], KnownAddress | None]) -> None:
@@ -346,7 +347,7 @@ class _Left:
         self._wanted = wanted
 
     def draw(self, random: random.Random) -> list[KnownAddress] | None:
-        """Return a random bucket that has an address of the kind, or None."""
+        """Return a random bucket that contains an address of this kind, or None."""
         while self._buckets:
             number = random.randrange(len(self._buckets))
             bucket = self._buckets[number]
@@ -362,7 +363,7 @@ class _Left:
 
 
 def _drawn(random: random.Random, tables: list[_Left], is_free: Callable[[str], bool]) -> Iterator[str]:
-    """Draw until all buckets of all tables are empty, or until `_MOST_DRAWN` addresses have been looked at."""
+    """Draw until all buckets of all tables are empty, or until `_MOST_DRAWN` addresses have been examined."""
     refused = looked_at = 0
     while tables and looked_at < _MOST_DRAWN:
         table = random.choice(tables)
@@ -395,12 +396,12 @@ def is_hopeless(known: KnownAddress, now: float) -> bool:
 def chance(known: KnownAddress) -> float:
     """Return the relative chance that an address is chosen.
 
-    This follows Core AddrInfo::GetChance. Faults and speed are additions.
+    This follows Core AddrInfo::GetChance, but also takes faults and speed into account.
     """
     value = 0.66 ** min(known.failures, 8) * 0.5 ** min(known.faults, 4)
     return float(value * 0.5 if known.speed_ms > _SLOW_MS else value)
 
 
 def _is_paused(known: KnownAddress, now: float) -> bool:
-    """True if the last attempt failed and is not long ago. A clock that was set back makes no pause longer."""
+    """True if the last attempt failed and was recent. Setting the clock back does not make the pause longer."""
     return known.attempted > known.succeeded and 0 <= now - known.attempted < _PAUSE_S

@@ -3,12 +3,12 @@
 It follows Core, adapted to the needs of a wallet:
 
 - Addresses are drawn from the address book. Addresses with the needed services come first.
-- At most one address in each dialling group is connected, and never two addresses of the same host.
-- Two addresses from the last run (anchors) come first, so that an attacker does not get all connections after a
+- The client connects to at most one address in each dialling group, and never to two addresses of the same host.
+- Two addresses from the previous run (anchors) come first, so that an attacker does not get all connections after a
   restart.
 - Now and then, a feeler connects to a new address, then disconnects.
-- If no block arrives for a long time, one more peer is connected.
-- The client asks each peer for addresses once, and sends it none.
+- If no block arrives for a long time, the client connects to one more peer.
+- The client asks each peer for addresses once, and sends none.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _NETWORK, _COMPACT_FILTERS, _V2 = Service.NETWORK.value, Service.COMPACT_FILTERS
 COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49
 BLOOM_NEEDS = (Service.NETWORK | Service.WITNESS | Service.BLOOM).value  # 0xd
 MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS.
-MAX_OF_SEED = 32  # Addresses taken from one seed (Core net.cpp).
-FEELER_S = 600.0  # Average interval of feelers (Core: 120).
+MAX_OF_SEED = 32  # Most addresses accepted from one seed (Core net.cpp).
+FEELER_S = 600.0  # Average interval between feelers (Core: 120).
 EXTRA_S = 600.0  # Interval of extra connections while the tip is stale (Core net_processing.cpp STALE_CHECK_INTERVAL).
 _EXTRA_RETRY_S = 15.0  # Pause after an extra connection that failed or lacked the needed services (our choice).
 EXTRA_CHANCE_S = 120.0  # An extra connection must bring a new block within this time (our choice).
@@ -51,24 +51,24 @@ ANCHOR_S = 600.0  # A peer must have been connected for this long to be an ancho
 MAX_HOPES = 512
 _ANSWERED = 8  # An answered attempt counts as this many attempts, as does a repeated attempt.
 
-_TOKENS_AT_ONCE = 1_000.0  # Addresses from one peer (Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET).
+_TOKENS_AT_ONCE = 1_000.0  # Most addresses from one peer (Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET).
 _TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND.
 _PENALTY_S = 7_200  # Added to the age of addresses from peers (Core net_processing.cpp).
-_OLDEST_TIME = 100_000_000  # A stated time before this one means nothing (Core net_processing.cpp).
-_GUESSED_AGE_S = 5 * 86_400  # Assumed age of an address if its stated time means nothing (Core net_processing.cpp).
+_OLDEST_TIME = 100_000_000  # A stated time before this is meaningless (Core net_processing.cpp).
+_GUESSED_AGE_S = 5 * 86_400  # Assumed age of an address if its stated time is meaningless (Core net_processing.cpp).
 _SEED_AGES_S = (3 * 86_400, 7 * 86_400)  # Assumed ages of a seed's addresses (Core net.cpp).
-_LOOK_S = 2.0  # Pause after a search that found no address to connect (our choice).
+_LOOK_S = 2.0  # Pause after a search that found no address (our choice).
 _REST_S = 1_800.0  # Pause for an address after a useless connection (our choice).
-_STEADY_S = 60.0  # If a connection breaks after this time, the line is at fault, not the peer (our choice).
-_LINE_REST_S = 10.0  # Pause for an address after its line broke (our choice).
-_ANCHOR_REST_S = 600.0  # Pause for an anchor that cannot be connected (our choice).
-_MAX_KEPT = 1_000  # Remembered bans, and remembered addresses that rest or are our own. The oldest are forgotten.
+_STEADY_S = 60.0  # If a connection is lost after this time, the line is at fault, not the peer (our choice).
+_LINE_REST_S = 10.0  # Pause for an address after its line failed (our choice).
+_ANCHOR_REST_S = 600.0  # Pause for an anchor to which the client cannot connect (our choice).
+_MAX_KEPT = 1_000  # Most bans, and most resting addresses, that are remembered. The oldest are forgotten.
 _WRITE_S = 60.0  # Interval between writes of the book, unless much has changed.
 _WRITE_AT = 200  # The book is written immediately after this many changed addresses.
 
 
 class Purpose(Enum):
-    """Why a peer is connected."""
+    """Why the client connects to a peer."""
 
     NAMED = "named"
     """The user gave the address."""
@@ -84,7 +84,7 @@ class DismissedError(Exception):
 
 
 class IdleError(DismissedError):
-    """The connection of a useless peer was ended. For a while, this peer gets no extra connection."""
+    """The connection to a useless peer was ended. For a while, this peer gets no extra connection."""
 
 
 class Neighbour(NamedTuple):
@@ -96,7 +96,7 @@ class Neighbour(NamedTuple):
     """Host of the address, if known."""
     purpose: Purpose
     since: float
-    """When the connection was begun or made, by the monotonic clock."""
+    """When the connection was started or made (monotonic seconds)."""
     is_connected: bool
     is_useful: bool
     """True if the peer is ready and offers the needed services."""
@@ -106,7 +106,7 @@ class Neighbour(NamedTuple):
 
 @dataclass(slots=True)
 class _Tokens:
-    """Number of addresses that the engine still takes from a peer."""
+    """How many more addresses the engine accepts from a peer."""
 
     left: float
     at: float
@@ -124,7 +124,7 @@ class Discovery:
         bans: dict[str, float],
         random: random.Random,
     ) -> None:
-        """`options.reach` is not Reach.NAMED. `bans` contains the end of each ban (Unix time), by address."""
+        """`options.reach` must not be Reach.NAMED. `bans` contains the end of each ban (Unix time), by address."""
         self.book = book
         self.bans = bans
         self._options = options
@@ -141,7 +141,7 @@ class Discovery:
         self._resting: dict[
             str, float
         ] = {}  # End of the rest of an address by the monotonic clock; infinite for our own addresses.
-        self._hopes = 0  # Attempts in succession that brought no compact filters.
+        self._hopes = 0  # Consecutive attempts that brought no compact filters.
         self._tip = (b"", 0.0)  # The tip, and the time when it became the tip.
         self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # Times of the monotonic clock.
 
@@ -194,9 +194,10 @@ class Discovery:
     def choose(
         self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), disputing: Sequence[str] = ()
     ) -> list[tuple[str, Purpose]]:
-        """The connections to begin, none of them to a host of the addresses that the user named.
+        """Return the connections to begin, none of them to a host that the user named.
 
-        Peers at `disputing` have contradicted our filter headers: the first of them go first, and then rest.
+        Peers at the addresses `disputing` have contradicted our filter headers. The first of them are chosen before all
+        other addresses, and then rest for a while.
         """
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}
@@ -261,7 +262,7 @@ class Discovery:
         self.book.attempted(address, now.wall)
 
     def _has_failed(self, address: str) -> bool:
-        """True if the last attempt to connect the address failed."""
+        """True if the last attempt to connect to the address failed."""
         known = self.book.get(address)
         return known is not None and known.attempted > known.succeeded
 
@@ -272,8 +273,8 @@ class Discovery:
         """Return the kinds of addresses in order of preference.
 
         Addresses that announce the needed services come first, then addresses with unknown services, then addresses
-        that were never connected. If one attempt after another fails, addresses come in any order. A few unreachable
-        addresses, each tried again after its pause, would otherwise take all turns.
+        to which the client has never connected. If one attempt after another fails, the order is random. Otherwise, a
+        few unreachable addresses, each tried again after its pause, would take every turn.
         """
         needs = self._needs
         kinds: list[Callable[[KnownAddress], bool]] = [
@@ -288,7 +289,7 @@ class Discovery:
         return kinds
 
     def _felt(self, now: Instant, is_free: Callable[[str], bool]) -> str | None:
-        """Return the address for a feeler: a tried address that a new one wants to replace, or else a new one."""
+        """Return the address for a feeler: a tried address that is to be tested, or else a new address, or None."""
         tested = self.book.to_test()
         if tested is not None and is_free(tested):
             return tested
@@ -301,7 +302,7 @@ class Discovery:
         return is_settled and now.monotonic >= self._due["feeler"]
 
     def _is_extra_due(self, now: Instant, there: Iterable[Neighbour]) -> bool:
-        """True if no block has come for a long time, although useful peers are connected."""
+        """True if no block has arrived for a long time, although useful peers are connected."""
         if self._chain.tip_hash != self._tip[0]:
             self._tip = self._chain.tip_hash, now.monotonic
         if now.monotonic - self._tip[1] < self._options.timeouts.stale_tip_s or now.monotonic < self._due["extra"]:
@@ -309,7 +310,7 @@ class Discovery:
         return any(each.is_useful for each in there) and not any(each.purpose is Purpose.EXTRA for each in there)
 
     def next_at(self, now: Instant, there: Sequence[Neighbour]) -> float:
-        """When to call `choose` next, by the monotonic clock. It is always in the future."""
+        """Return when to call `choose` next (monotonic seconds), always in the future."""
         usual = sum(each.is_usual for each in there)
         at = now.monotonic + FEELER_S
         if any(each.is_useful for each in there):
@@ -329,7 +330,7 @@ class Discovery:
         kept: list[int] = []
         for each in there:
             if each.purpose is Purpose.EXTRA and each.is_connected:
-                if self._tip[1] > each.since:  # a block has come since, from this peer or because of it
+                if self._tip[1] > each.since:  # a block has arrived since, from this peer or because of it
                     kept.append(each.number)
                 elif now.monotonic - each.since > EXTRA_CHANCE_S:
                     dismissed.append(each.number)
@@ -347,7 +348,7 @@ class Discovery:
         return dismissed, kept
 
     def _note_anchors(self, now: Instant, there: Iterable[Neighbour]) -> None:
-        """Choose the two peers that have been useful for longest as anchors. Earlier anchors stay until replaced."""
+        """Choose the two peers that have been useful the longest as anchors. Earlier anchors stay until replaced."""
         steady = [
             each.address
             for each in sorted(there, key=lambda each: each.since)
@@ -361,7 +362,7 @@ class Discovery:
     def welcome(
         self, purpose: Purpose, address: str, profile: PeerConnected, took_s: float, now: Instant
     ) -> DismissedError | None:
-        """Record a new connection. Return the reason to end it again, or None."""
+        """Record a new connection. Return the reason to end it right away, or None."""
         self._connect_rate.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
         if purpose is Purpose.FEELER:
@@ -461,7 +462,7 @@ class Discovery:
         self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
 
     def _is_dialled(self, address: str) -> bool:
-        """True if the client may connect to an address. A hidden service of an earlier run may now lack a proxy."""
+        """True if the client may connect to an address. A hidden service from an earlier run may now lack a proxy."""
         return self._options.reach is Reach.PROXIED or not host_of(address).endswith((".onion", ".i2p"))
 
     def _is_reachable(self, host: str, net: int) -> bool:
@@ -498,9 +499,9 @@ class Discovery:
     # The database
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """Take the changes to the address book for the database, and the anchors if they have changed.
+        """Return and clear the changes to the address book for the database, and the anchors if they have changed.
 
-        Changes to the book are taken once a minute, or immediately if there are many.
+        Changes to the book are returned once a minute, or immediately if there are many.
         """
         anchors = None
         if self.anchors != self._written:
@@ -521,7 +522,7 @@ def discovering(options: Options, chain: HeaderChain, saved: Saved, random: rand
 
 
 def _is_line(error: Exception) -> bool:
-    """True if a connection has ended without a message from the peer, so that the line may be at fault."""
+    """True if a connection ended without an explanation, so that the line may be at fault instead of the peer."""
     return isinstance(error, OSError) or (
         isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT)
     )

@@ -1,4 +1,4 @@
-"""Address states: the state of each address where there may be a peer."""
+"""Address states: successes, failures, pauses and bans of each address to which the pool may connect."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from spvfilter.light.engine.demands import Refusals
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import PeerTimeouts
 
-_MAX_FAILURES = 1  # Failures in succession up to which an address is reliable.
+_MAX_FAILURES = 1  # Consecutive failures up to which an address counts as reliable.
 
-# A connection with no request outstanding for this long gives an unreliable address a chance. Doubles with each (our
-# choice).
+# Seconds that a connection must last, with no request outstanding, to give an unreliable address a chance. They double
+# with each chance (our choice).
 _STEADY_S = 45.0
 _MAX_CHANCES = 10
 
@@ -23,7 +23,7 @@ class AddressState:
 
     next_try: float = 0.0
     idle_until: float = 0.0
-    """Until then, no peer is dropped in favor of this address, because it was connected and useless."""
+    """Until then, no peer is dropped in favor of this address, because its last connection was of no use."""
     failures: int = 0
     chances: int = 0
     """Number of chances that the address has had since it was last useful."""
@@ -33,7 +33,7 @@ class AddressState:
     """True if the engine has tried to connect to the address in this run."""
     services: int | None = None
     twin: str | None = None
-    """Another address of the same node, which should not be connected twice."""
+    """Another address of the same node, to which the client should not connect twice."""
     host: str = ""
     """Host of the last connection to the address; empty before the first."""
     refusals: Refusals = field(default_factory=Refusals)
@@ -59,7 +59,7 @@ class AddressState:
             self.idle_until = now + timeouts.max_retry_s
 
     def due(self, now: Instant, *, is_full: bool) -> float:
-        """When the address may be connected, on the monotonic clock. `is_full` is True if all slots are in use."""
+        """Return when to connect to the address (monotonic seconds). `is_full` is True if all slots are in use."""
         return max(self.next_try, now.monotonic + self.banned_until - now.wall, self.idle_until if is_full else 0.0)
 
     def lasts(self, seconds: float) -> None:
@@ -77,7 +77,7 @@ class AddressState:
 def limit_bans(states: Iterable[AddressState], bans: dict[str, float], latest: float) -> None:
     """Shorten bans that end after `latest`, the end of a ban that begins now.
 
-    These bans were made while the clock of this machine was ahead.
+    Bans that end later were made while this machine's clock was ahead.
     """
     for state in states:
         state.banned_until = min(state.banned_until, latest)

@@ -13,7 +13,7 @@ from spvfilter.primitives import hash_to_hex
 
 
 class BlockFetches:
-    """Open requests for blocks. While a block is disconnected, its request waits until the program cancels it."""
+    """Outstanding requests for blocks. A disconnected block stays requested until the program cancels the request."""
 
     def __init__(self, context: Context, blocks: BlockRequests) -> None:
         self._context = context
@@ -32,14 +32,14 @@ class BlockFetches:
         self._blocks.want(height, request.block_hash, then)
 
     def advance(self) -> None:
-        """Request the blocks of open requests again if a new search has cancelled them."""
+        """Ask peers again for the requested blocks if a new search has cancelled them."""
         for request, (_, then) in self._open.items():
             height = self._context.chain.height_of(request.block_hash)
             if height is not None:
                 self._blocks.want(height, request.block_hash, then)
 
     def cancel(self, request: FetchBlock) -> None:
-        """Cancel a request, unless its block has come."""
+        """Cancel a request, unless its block has already arrived."""
         token, then = self._open.pop(request, (0, None))
         if then is not None:
             self._blocks.forget(request.block_hash, then)

@@ -23,7 +23,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, InvItem, InvType
 
 MAX_PER_PEER = 16  # blocks requested from one peer at a time (our choice)
-# A pruned peer is reported once. This many of the latest addresses are remembered for that (our choice).
+# Each pruned peer is reported once. This is the number of their latest addresses to remember (our choice).
 MAX_NAMED = 1_000
 HISTORICAL_S = 7 * 86_400  # Age above which a block is old (Core net_processing.cpp HISTORICAL_BLOCK_AGE).
 
@@ -35,19 +35,19 @@ class _Wanted:
     asked: set[Peer] = field(default_factory=set)
     """Peers that have been asked for the block and have not sent it yet."""
     lacking: set[Peer] = field(default_factory=set)
-    """Peers that said that they do not have the block."""
+    """Peers that have said that they lack the block."""
     is_checked: bool = False
-    """True if a copy has come and is being checked."""
+    """True if a copy has arrived and is being checked."""
 
 
 class BlockRequests:
-    """Requested blocks, by hash, until they have come."""
+    """Requested blocks, by hash, until they arrive."""
 
     def __init__(self, context: Context, headers: PeerHeaders) -> None:
         self._context = context
         self._headers = headers
         self._wanted: dict[bytes, _Wanted] = {}
-        self._asked: dict[Peer, set[bytes]] = {}  # blocks that may still come from a peer
+        self._asked: dict[Peer, set[bytes]] = {}  # blocks that each peer may still send
         self.fee_rates: RecentRates = RecentRates(context.chain)
         self._pruners: dict[str, None] = {}  # reported addresses of pruned peers, the latest last
         context.pool.on_gone(self._gone)
@@ -56,7 +56,7 @@ class BlockRequests:
         return len(self._wanted)
 
     def want(self, height: int, block_hash: bytes, then: Callable[[bytes], None]) -> None:
-        """Fetch a block of the best chain. `then` is called once with the block, unless it is cancelled."""
+        """Fetch a block of the best chain. `then` is called once with the block, unless the call is cancelled."""
         wanted = self._wanted.get(block_hash)
         if wanted is None:
             self._wanted[block_hash] = _Wanted(height, [then])
@@ -65,7 +65,7 @@ class BlockRequests:
             wanted.then.append(then)
 
     def forget(self, block_hash: bytes, then: Callable[[bytes], None]) -> None:
-        """Cancel one call for a block, and cancel the block if no other call waits for it."""
+        """Cancel one call for a block. If no other call is waiting for the block, the block is cancelled as well."""
         wanted = self._wanted.get(block_hash)
         if wanted is not None and then in wanted.then:
             wanted.then.remove(then)
@@ -77,7 +77,7 @@ class BlockRequests:
         return block_hash in self._wanted
 
     def is_to_be_had(self, height: int, *, at_once: bool = False) -> bool:
-        """True if a connected peer keeps blocks of that height. With `at_once`, the peer must answer promptly."""
+        """True if a connected peer keeps blocks at this height. With `at_once`, the peer must also answer promptly."""
         ready = self._context.pool.ready()
         able = (peer for peer in ready if peer.state is PeerState.READY or not at_once)
         return any(self._serves(peer, height) and self._headers.knows(peer) >= height for peer in able)
@@ -93,14 +93,14 @@ class BlockRequests:
         return chain.time_at(chain.height) - chain.time_at(height) > HISTORICAL_S
 
     def disconnect_to(self, height: int) -> None:
-        """Cancel blocks above a height: they were disconnected, or are to be searched again."""
+        """Cancel blocks above a height, because they were disconnected or are to be searched again."""
         for block_hash in [block_hash for block_hash, wanted in self._wanted.items() if wanted.height > height]:
             del self._wanted[block_hash]
 
     def advance(self) -> None:
-        """Request blocks that were requested from no peer, or only from peers that stall.
+        """Request blocks that have been requested from no peer, or only from peers that stall.
 
-        Each peer gets one message with all blocks that it is to send.
+        All the blocks that one peer is to send are requested in one message.
         """
         questions: dict[Peer, list[InvItem]] = {}
         for block_hash, wanted in list(self._wanted.items()):
@@ -110,7 +110,7 @@ class BlockRequests:
             if peer is not None:
                 wanted.asked.add(peer)
                 owed = self._asked.setdefault(peer, set())
-                if block_hash not in owed:  # else an earlier, cancelled request is open: the block may still come, once
+                if block_hash not in owed:  # else a cancelled request is outstanding, and may still be answered
                     owed.add(block_hash)
                     if self._is_old(wanted.height):
                         self._context.pool.demand(peer, Demand.BLOCKS, self._context.now)
@@ -135,7 +135,7 @@ class BlockRequests:
         if prompt:
             return self._context.random.choice(prompt)
         if wanted.asked:
-            return None  # it may still come, and suspects are no better
+            return None  # the block may still arrive, and suspects are no better
         if able:
             return self._context.random.choice(able)
         if not any(peer.has_block(depth) for peer in knowing):
@@ -144,9 +144,9 @@ class BlockRequests:
         return None
 
     def _drop_lacking(self, wanted: _Wanted) -> None:
-        """Drop a peer that said that it lacks a block of its own chain, so that it is asked again after a pause.
+        """Drop a peer that says it lacks a block of its own chain, so that it is asked again after a pause.
 
-        No other peer has the block.
+        This is done only if no other peer has the block.
         """
         lacking = next((peer for peer in self._context.pool.ready() if peer in wanted.lacking), None)
         if lacking is not None:
@@ -155,7 +155,7 @@ class BlockRequests:
             self._context.changed()
 
     def name_pruners(self, peers: Iterable[Peer], height: int) -> None:
-        """Warn, once for each address, that the search waits because these peers keep only recent blocks."""
+        """Warn, once for each address, that the search is waiting because these peers keep only recent blocks."""
         for peer in peers:
             if peer.address not in self._pruners:
                 self._pruners[peer.address] = None
@@ -178,7 +178,7 @@ class BlockRequests:
             return
         if self._is_old(wanted.height):
             self._context.pool.grant(peer, Demand.BLOCKS)
-        wanted.asked.discard(peer)  # its request is answered; it is asked again if the copy under check is false
+        wanted.asked.discard(peer)  # it has answered; it is asked again if the copy under check is false
         if wanted.is_checked:
             return
         wanted.is_checked = True
@@ -228,13 +228,13 @@ class BlockRequests:
 def _examined(
     raw: bytes, network: Network, height: int | None, *, must_have_witness: bool
 ) -> Exception | BlockFeeRate | None:
-    """Return what is wrong with a block, or else its average fee rate if its height is given."""
+    """Return what is wrong with a block. If nothing is, return its average fee rate if `height` is given, or None."""
     flaw = _flaw(raw, must_have_witness)
     return flaw if flaw is not None or height is None else block_fee_rate(raw, network, height)
 
 
 def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
-    """Return an error for a flaw of a block that its header's hash does not show, or None.
+    """Return an error if a block has a flaw that its header's hash does not reveal, or None.
 
     The only consensus rule checked here is the one for amounts, since the books add them up.
     """

@@ -1,4 +1,4 @@
-"""The wallet's BIP-37 filter. All peers and all runs get the same bytes while the elements fit."""
+"""The wallet's BIP-37 filter. All peers get the same bytes in every run, as long as the elements fit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from spvfilter.store.batch import Bip37Parameters
 # The engine loads a new filter when matches have raised the false-positive rate to this multiple of the requested rate.
 _DRIFT = 4.0
 
-# Elements of its capacity per outpoint that unconfirmed transactions may add to a filter. They multiply the
-# false-positive rate by 2.3, so that they alone cause no drift.
+# One outpoint of an unconfirmed transaction may be added to a filter for this many elements of its capacity. These
+# outpoints multiply the false-positive rate by at most 2.3, so they alone cause no drift.
 _ROOM_PER_HUNTED = 10
 
 
 class BloomFilters:
-    """Makes the filter. Its parameters are durable before their first use.
+    """Makes the filter. Its parameters are stored before they are first used.
 
-    Two different filters would reveal more to peers than one filter.
+    Two different filters would reveal more to peers than one.
     """
 
     def __init__(self, context: Context, parameters: Bip37Parameters | None, secret: bytes) -> None:
@@ -46,7 +46,7 @@ class BloomFilters:
         if not self._is_durable:
             return None
         assert self._parameters is not None
-        if self._made is None or self._made[:2] != (elements.elements, self._parameters):  # each peer is given the same
+        if self._made is None or self._made[:2] != (elements.elements, self._parameters):  # all peers get the same
             tweak, room, rate, key = self._parameters
             made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
             self._made = elements.elements, self._parameters, made
@@ -64,7 +64,7 @@ class BloomFilters:
         return 0 if self._parameters is None else self._parameters.elements // _ROOM_PER_HUNTED
 
     def has_drifted(self, loaded: Bip37Filter) -> bool:
-        """True if the false-positive rate of a peer's filter is much higher than that of a new filter."""
+        """True if the false-positive rate of a peer's filter is much higher than a new filter's."""
         return loaded.current_fp_rate > max(_DRIFT * self._context.options.fp_rate, 2 * self._fresh_rate)
 
 

@@ -1,8 +1,10 @@
 """Requests for filtered blocks to one peer, in flights, and checks of its answers (BIP-37).
 
 A flight is a getdata for many blocks, followed by a ping. The pong means that the peer has answered the whole getdata,
-so a missing block will not come later. The answers must come in the order of the request. The peer's filter grows with
-each match, so a different order would mean a different filter for each block.
+so a missing block will not arrive later.
+
+The answers must arrive in the order of the request. The peer's filter grows with each match, so a different order would
+mean a different filter for each block.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.merkle import partial_branches
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
-# Bytes of transactions in blocks that our copy of a filter does not match, before a new filter is loaded (our choice).
+# Most bytes of transactions in blocks that our copy of a filter may fail to match (our choice).
 MAX_DOUBTFUL_SIZE = 1_000_000
 
 Landed = Callable[
@@ -32,7 +34,7 @@ Landed = Callable[
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """Filtered blocks of one request."""
+    """The filtered blocks of one request."""
 
     wanted: Sequence[tuple[int, bytes]]
     """Height and hash, ascending."""
@@ -50,7 +52,7 @@ class _Open:
     block: ScannedBlock
     proof: Proof
     due: set[bytes]
-    """Txids of the transactions that have not come."""
+    """Txids of the transactions that have not arrived."""
     raws: dict[bytes, bytes] = field(default_factory=dict)
     """Received transactions without their witness, by txid."""
     size: int = 0
@@ -66,7 +68,7 @@ class BloomLink:
         self.epoch: int = -1  # Epoch of the watch list from which the filter was made.
         self.must_reload = True  # True if the peer needs a new filter before the next request.
         self.covered: int = -1  # Height up to which the filter contains the elements learned from blocks.
-        # Transactions (txid or wtxid) that the peer matched and announced, and that have not come.
+        # Transactions (txid or wtxid) that the peer matched and announced, and that have not arrived.
         self.unanswered: set[bytes] = set()
         # True if an announced transaction was not requested, was not sent, or was matched by an older filter.
         self.misses_txs: bool = False
@@ -74,10 +76,11 @@ class BloomLink:
         self._of_another: set[bytes] = set()  # Unanswered transactions that an older filter may have matched.
         self.is_in_doubt: bool = False  # True if the peer's filter has more elements than our copy.
         self._doubtful_size = 0  # Bytes of transactions in blocks that our copy does not match.
-        # Height up to which the peer was asked for unwitnessed ranges. It prevents repeated requests after a join.
+        # Height up to which the peer was asked for unwitnessed ranges. It prevents repeated requests after ranges are
+        # joined.
         self.asked_to: int = -1
         self.is_reloading = False  # True if the peer got a new filter because of its answers, without a pong yet.
-        self.may_reload_at: float = 0.0  # When its answers may cause another reload, while no block is due.
+        self.may_reload_at: float = 0.0  # When the peer's answers may next cause a reload while no block is due.
         # Inputs of announced transactions that the filter should match, by txid, the oldest first.
         self.hunted: dict[bytes, tuple[bytes, ...]] = {}
         self._flights: deque[Flight] = deque()
@@ -85,7 +88,7 @@ class BloomLink:
 
     @property
     def flights(self) -> int:
-        """The number of flights under way."""
+        """The number of outstanding flights."""
         return len(self._flights)
 
     @property
@@ -94,7 +97,7 @@ class BloomLink:
         return self._open is not None
 
     def load(self, made: Bip37Filter, epoch: int, covered: int, known: Mapping[bytes, None]) -> None:
-        """Record that the peer gets a new filter. Requests under way are still answered with the previous one."""
+        """Record that the peer gets a new filter. Outstanding requests are still answered with the previous filter."""
         self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
         self.misses_txs, self.is_in_doubt, self._doubtful_size = bool(self.unanswered), False, 0
@@ -115,7 +118,7 @@ class BloomLink:
             self.misses_txs = True
 
     def came(self, tx: Transaction) -> None:
-        """Take an announced transaction that has come.
+        """Process an announced transaction that has arrived.
 
         Our copy of the filter learns nothing if an older filter, or no filter, may have matched the transaction. The
         peer's current filter may not contain its outputs, so the peer may honestly omit their spends.
@@ -134,9 +137,9 @@ class BloomLink:
             self.misses_txs = True
 
     def hunt(self, tx: Transaction, most: int) -> list[bytes]:
-        """Let the filter match double spends of an announced transaction, and return the outpoints that it lacked.
+        """Make the filter match double-spends of an announced transaction, and return the outpoints that it lacked.
 
-        At most `most` outpoints are remembered for the next filter, beginning with the latest transactions.
+        At most `most` outpoints are remembered for the next filter: those of the latest transactions.
         """
         if len(tx.inputs) > most:
             return []
@@ -147,14 +150,14 @@ class BloomLink:
         return self.teach(tx.inputs)
 
     def begin(self, flight: Flight) -> None:
-        """Record that a flight was requested."""
+        """Record that a flight has been requested."""
         self._flights.append(flight)
 
     def land(self, flight: Flight) -> None:
         """Handle the pong that ends a flight.
 
         Raises:
-            LieError: The peer withheld a transaction of the last block.
+            LieError: The peer withheld a transaction in the last block.
             UselessPeerError: The peer did not send all blocks of the flight.
         """
         self._close()
@@ -165,7 +168,7 @@ class BloomLink:
         flight.then(flight.blocks, flight.whole)
 
     def merkleblock(self, message: MerkleBlock) -> Flight:
-        """Take a merkleblock, and return its flight. Raises LieError, ProofError and UselessPeerError."""
+        """Process a merkleblock message, and return its flight. Raises LieError, ProofError and UselessPeerError."""
         self._close()
         block_hash = message.header.hash
         flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)
@@ -189,7 +192,7 @@ class BloomLink:
         return flight
 
     def tx(self, tx: Transaction) -> bool:
-        """Take a transaction. Returns True if the last merkleblock proves it.
+        """Process a transaction. Returns True if the last merkleblock proves it.
 
         Raises LieError if the transactions are larger than a block.
 
@@ -216,9 +219,9 @@ class BloomLink:
     def judge(self, raw: bytes, *, in_block: bool) -> None:
         """Update our copy of the filter with a transaction that the peer's filter matched.
 
-        The peer's filter learns from announced transactions, and our copy learns from received ones. While an announced
-        transaction is missing, a transaction without a match is not a lie. It is a reason to load a new filter. A
-        missing transaction explains only a few of them, so there is a limit.
+        The peer's filter learns from announced transactions, but our copy only from received ones. While an announced
+        transaction is missing, a transaction that our copy does not match is not a lie, but a reason to load a new
+        filter. A missing transaction explains only a few of these, so there is a limit.
 
         Raises:
             LieError: Our copy does not match, and no announced transaction is missing.
@@ -245,7 +248,7 @@ class BloomLink:
         return missing
 
     def _close(self) -> None:
-        """Finish the last merkleblock: no more of its transactions can come."""
+        """Finish the last merkleblock, because no more of its transactions can arrive."""
         current, self._open = self._open, None
         if current is None:
             return

@@ -1,8 +1,8 @@
 """Search by BIP-37: all peers with NODE_BLOOM get the filter and the same requests, then their answers are compared.
 
 The engine records the first answer. If another peer proves a transaction of the wallet that the first answer omitted,
-the peers that omitted it have lied. The blocks from there on are searched again, and a peer that omits the transaction
-again has lied too.
+the peers that omitted it have lied. The blocks are searched again, starting with that one, and a peer that omits the
+transaction again has also lied.
 
 An unwitnessed range has answers from fewer than three independent peers. The engine requests it from more peers when
 they connect, in this run or a later one.
@@ -40,10 +40,10 @@ from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, GetData, InvItem, InvType
 from spvfilter.wire.transport import Transport
 
-_RELOAD = "filterload"  # key of a question that a pong answers
-_RELOAD_EVERY_S = 10.0  # Reloads that unconfirmed transactions of a peer may cause (our choice).
-_MAX_PARTS = 64  # Parts that are under way or compared.
-_MAX_SHOWN = 100  # Latest blocks with remembered omissions (our choice).
+_RELOAD = "filterload"  # key of a request that a pong answers
+_RELOAD_EVERY_S = 10.0  # Least time between reloads caused by a peer's unconfirmed transactions (our choice).
+_MAX_PARTS = 64  # Most parts that are outstanding or being compared (our choice).
+_MAX_SHOWN = 100  # Most blocks with remembered omissions, the latest ones (our choice).
 
 
 @dataclass(slots=True, eq=False)
@@ -89,15 +89,15 @@ class BloomSearch:
         self._found = found
         self._links: dict[Peer, BloomLink] = {}
         self._parts: deque[_Part] = deque()  # Ascending: first the recorded parts that are still being compared.
-        self._repeated: list[_Part] = []  # Parts that were recorded in an earlier run or before a peer came.
+        self._repeated: list[_Part] = []  # Parts that were recorded in an earlier run, or before a peer connected.
         self._raws: dict[bytes, bytes] = {}  # Blocks fetched whole.
         # Positions and txids that one peer omitted and another proved, by block hash.
         self._shown: dict[bytes, dict[int, bytes]] = {}
         # When the last block was recorded, or when an older block was first requested.
         self._recorded_at: float | None = None
-        self._epoch = 0  # Counts changes of the watch list.
+        self._epoch = 0  # Counts changes to the watch list.
         self.has_told: bool = False  # True if a peer got a filter in this run.
-        self._has_warned = False  # True if a peer got a filter that others can read in this run.
+        self._has_warned = False  # True if in this run, a peer got a filter that others can read.
         self._expressible = -1, False  # The epoch, and True if BIP-37 can find all entries.
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
@@ -131,7 +131,7 @@ class BloomSearch:
         return self._expressible[1]
 
     def link(self, peer: Peer) -> BloomLink:
-        """The link to a peer: its filter and its open requests."""
+        """The link to a peer: its filter and the outstanding requests to it."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = BloomLink()
@@ -166,7 +166,7 @@ class BloomSearch:
             link.asked_to = min(link.asked_to, height)
 
     def entries_changed(self) -> None:
-        """Load new filters, because the watch list has changed or blocks are searched again.
+        """Start over with new filters, after the watch list has changed or when blocks must be searched again.
 
         Answers to earlier requests no longer count.
         """
@@ -205,7 +205,7 @@ class BloomSearch:
         return min((at for at in due if at > now), default=inf)
 
     def _reload_at(self, link: BloomLink) -> float:
-        """When a peer's answers may cause another reload: now for blocks, rarely for unconfirmed transactions."""
+        """When a peer's answers may cause another reload: at any time for blocks, rarely for the mempool."""
         is_at_tip = self._context.books.cursor >= self._context.chain.height
         return link.may_reload_at if is_at_tip else 0.0
 
@@ -219,7 +219,7 @@ class BloomSearch:
             )
             if link.must_reload:
                 if link.flights or (not is_old and (link.is_reloading or self._reload_at(link) > now)):
-                    # Flights under way are tested with the previous filter. A peer causes one reload per round trip.
+                    # Outstanding flights are tested with the previous filter. A peer causes one reload per round trip.
                     continue
                 made = self._filters.make()
                 if made is None:
@@ -239,17 +239,17 @@ class BloomSearch:
                 self._context.out.fence(peer.number, partial(self._loaded, peer, link, is_anew))
 
     def _warn_of_listeners(self, peer: Peer) -> None:
-        """Warn once in a run if others on the way to a peer can read its filter."""
+        """Warn once per run if others on the network path to a peer can read its filter."""
         assert peer.profile is not None
         if self._has_warned or peer.profile.transport is Transport.V2 or is_sheltered(peer.profile.host):
             return
         self._has_warned = True
-        danger = "receives the BIP-37 filter unencrypted: others on the way can learn the wallet's addresses"
+        danger = "receives the BIP-37 filter unencrypted: others on the network path can learn the wallet's addresses"
         advice = "use compact mode, a node with v2 transport, or an onion address"
         self._context.out.emit(PeerWarning(peer.address, PrivacyError(f"{danger}; {advice}"), False))
 
     def _loaded(self, peer: Peer, link: BloomLink, is_anew: bool) -> None:
-        """Record that a peer has its new filter. `is_anew` is True if its answers were the reason for the reload."""
+        """Record that a peer has its new filter. `is_anew` is True if the peer's answers caused the reload."""
         link.loading -= 1
         if not link.loading:
             self._context.pool.grant(peer, Demand.RELAY)
@@ -300,10 +300,10 @@ class BloomSearch:
             self._context.out.send(peer.number, FilterAdd(element))
 
     def hunt(self, peer: Peer, tx: Transaction) -> None:
-        """Let a peer's filter also match double spends of a transaction that the peer sent.
+        """Make a peer's filter also match double-spends of a transaction that the peer sent.
 
-        The peer itself announced the inputs. It gets them whether or not the transaction concerns the wallet, so it
-        learns nothing.
+        The peer itself announced the inputs, and they are added whether or not the transaction concerns the wallet, so
+        the peer learns nothing.
         """
         self._add(peer, self.link(peer).hunt(tx, self._filters.most_hunted))
 
@@ -326,7 +326,7 @@ class BloomSearch:
             self._ask_for(part)
 
     def _ask_for(self, part: _Part) -> None:
-        """Request a part from one peer of each network group, and then from more peers before the first answer.
+        """Request a part from one peer in each network group, and then from more peers until the first answer arrives.
 
         An attacker with many addresses in one network group must not become every witness.
         """
@@ -404,9 +404,9 @@ class BloomSearch:
             self._compare(part, peer)
 
     def _check_whole(self, peer: Peer, height: int, block_hash: bytes, raw: bytes) -> None:
-        """Check a recorded block that came whole because the peer's proof was not reliable.
+        """Check a recorded block that was fetched whole because the peer's proof was not reliable.
 
-        If all matches are recorded, the peer is a witness for the block.
+        If all matches have been recorded, the peer is a witness for the block.
         """
         books = self._context.books
         if height > books.cursor or self._context.chain.hash_at(height) != block_hash:
@@ -447,9 +447,9 @@ class BloomSearch:
                 return
 
     def _record_blocks(self, peer: Peer, blocks: Iterable[ScannedBlock]) -> bool:
-        """Record the blocks of a peer above the cursor.
+        """Record those of a peer's blocks that are above the cursor.
 
-        Returns False if a block must still be fetched, if a step is full, or if the next steps record a large block.
+        Returns False if a block must still be fetched, if the step is full, or if the next steps record a large block.
         """
         books, chain = self._context.books, self._context.chain
         above = [block for block in blocks if block.height > books.cursor]
@@ -494,7 +494,7 @@ class BloomSearch:
             self._found(hit.script)
 
     def _connecting_many(self, peer: Peer, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
-        """Record a block as `_record` does at the end of a step, unless the rest of the step has moved the cursor."""
+        """Record a block at the end of a step as `_record` does, unless the rest of the step has moved the cursor."""
         if is_next(self._context, block):
             yield from self._connecting(block, hits)
             self._coverage.answered(block.height, block.height, peer.group, peer.address)
@@ -548,9 +548,9 @@ class BloomSearch:
         self._search_again(block.height, block.hash, txids)
 
     def _search_again(self, height: int, block_hash: bytes, shown: Mapping[int, bytes]) -> None:
-        """Search again from a block with unrecorded transactions (`shown`: txids by position).
+        """Search again, starting at a block that contains unrecorded transactions (`shown`: txids by position).
 
-        They are remembered, since the peers that omitted them may have answered for another part.
+        They are remembered because the peers that omitted them may have answered for another part.
         """
         self._shown[block_hash] = {**self._shown.pop(block_hash, {}), **shown}
         while len(self._shown) > _MAX_SHOWN:

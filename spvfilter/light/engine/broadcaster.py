@@ -2,30 +2,30 @@
 
 A peer does not announce a transaction back to the node that sent it. Therefore the broadcaster announces a transaction
 to some peers immediately, and to the others a few seconds later. If one of the others announces it first, the network
-relays it. A peer that announces a child also has the transaction.
+is relaying it. A peer that announces a child also has the transaction.
 
 The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, one
 announcement a day is enough.
 
 The broadcaster asks a peer that requested a transaction whether the peer has it: every 1.5 s, every 0.5 s while a call
 waits, and after each round of announcements. Core answers notfound for an accepted transaction until its next round of
-announcements to the peer (Poisson, mean 5 s).
+announcements to us (Poisson, mean 5 s).
 
 A false rejection would free coins that are spent. A peer that still lacks the transaction has rejected it in these
 cases:
 
 - A round has passed, which is certain: the peer received the transaction, then announced another one, and then
-  answered notfound to a later question. Pongs show the order. This holds for Core since version 26.
-- The peer has lacked the transaction for 20 s. A peer of another network group has lacked it for as long, or has
-  rejected it. Together this is wrong in 0.03 % of cases (e^-8).
-- The peer has lacked it for 40 s, which is wrong in 0.03 % of cases (e^-8). Core before version 26 has 130 s, since it
+  answered notfound to a later request. Pongs show the order. This applies to Core 26 and later.
+- The peer has lacked the transaction for 20 s, and a peer in another network group has lacked it for as long, or has
+  rejected it. This is wrong in 0.03 % of cases (e^-8).
+- The peer has lacked it for 40 s, which is wrong in 0.03 % of cases (e^-8). Core before version 26 gets 130 s, since it
   answers notfound for two minutes.
 
 The first two cases need inputs from confirmed transactions of the wallet, and outputs that none of its transactions
 spends. Otherwise a peer may accept the transaction later, together with its relatives.
 
-A BIP-61 reject alone proves nothing: one liar could free coins that are spent. Its reason is reported once one of these
-cases agrees, and the other peers get the transaction immediately.
+A reject message (BIP-61) alone proves nothing: one liar could free coins that are spent. Its reason is reported once
+one of these cases agrees, and the other peers get the transaction immediately.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
 MAX_SERVED = 1_000
-"""Number of the latest announced transactions that a peer may request (our choice)."""
+"""Number of announced transactions that a peer may request, the latest ones (our choice)."""
 MAX_PEERS_TOLD = 1_000
-"""Number of the latest peers whose reactions to a transaction are kept in memory (our choice)."""
+"""Number of peers whose reactions to a transaction are kept in memory, the latest ones (our choice)."""
 MAX_CHILDREN = 1_000
-"""Number of the latest txids and wtxids of foreign children of the wallet's transactions to keep (our choice)."""
+"""Number of txids and wtxids to keep for foreign children of the wallet's transactions (our choice)."""
 MAX_ANNOUNCED = 200
 """Largest number of transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0
-"""Longest delay of the first announcement to a peer, which can announce the transaction first (our choice)."""
+"""Longest delay before the first announcement to a peer, which in the meantime can announce it first (our choice)."""
 REBROADCAST_S = (600.0, 900.0)
-"""Interval until the network relays a transaction (Core net_processing.cpp, ReattemptInitialBroadcast)."""
+"""Seconds between announcements until the network relays a transaction (Core ReattemptInitialBroadcast)."""
 DAILY_S = (43_200.0, 129_600.0)
-"""Interval once the network relays a transaction (Core wallet.cpp, SetNextResend)."""
+"""Seconds between announcements once the network relays a transaction (Core wallet.cpp, SetNextResend)."""
 ECHOED_DELAY_S = 300.0
-"""Mean delay of the first announcement to a peer once the network relays a transaction (our choice)."""
+"""Mean delay before the first announcement to a peer once the network relays a transaction (our choice)."""
 REJECT_S = 40.0
-"""A peer that lacks a transaction this long after it received it has rejected it: eight of Core's rounds."""
+"""Seconds after which a peer that still lacks a transaction it received has rejected it: eight of Core's rounds."""
 PAIR_SHARE = 0.5
 """Share of that time after which two peers that lack a transaction have rejected it (our choice)."""
 OLD_CORE_SHARE = 3.25
@@ -76,11 +76,11 @@ _SEQUENCES = 26
 """First version of Core that serves every accepted transaction after a round (net_processing.cpp FindTxForGetData)."""
 _CORE_AGENT = re.compile(r"/Satoshi:(\d{1,3})\.")
 PROBE_S = 1.5
-"""Interval between two questions whether a peer has a transaction (our choice)."""
+"""Seconds between requests that test whether a peer has a transaction (our choice)."""
 FAST_PROBE_S = 0.5
-"""The same while a call waits for the answer (our choice)."""
+"""The same while a call is waiting for the answer (our choice)."""
 _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")
-"""Reasons in a reject from a peer that has the transaction."""
+"""Reasons in reject messages from peers that already have the transaction."""
 
 
 class Broadcaster:
@@ -112,7 +112,7 @@ class Broadcaster:
         context.pool.on_gone(self._gone)
 
     def on_returned(self, call: Callable[[OwnTx], None]) -> None:
-        """Call `call` with each transaction that comes from the books, at the start or when it is open again."""
+        """Call `call` with each transaction that is loaded from the books at the start, and each that is open again."""
         self._on_returned.append(call)
 
     def _returned(self, own: OwnTx) -> None:
@@ -146,14 +146,14 @@ class Broadcaster:
             self._wake(own)
 
     def look(self) -> None:
-        """Look for changes in the books: track our transactions that no block contains, and report each new status."""
+        """Look for changes in the books. Track our transactions that no block contains, and report each new status."""
         if not self._changed:
             return
         changed = [*self._changed]
         self._changed.clear()
         found = {record.txid: record for record in map(self._books.own_record, changed) if record is not None}
         gone = [own for txid in changed if txid not in found and (own := self._owns.remove(txid)) is not None]
-        for own in sorted(gone, key=lambda each: each.place):  # a block contains each of them
+        for own in sorted(gone, key=lambda each: each.place):  # each is now in a block
             self._report_status(own)
         for record in parents_first(found):
             if self._owns.get(record.txid) is None:  # a reorganization disconnected its block
@@ -168,7 +168,7 @@ class Broadcaster:
         input_values: tuple[int, ...] | None = None,
         private: Private | None = None,
     ) -> OwnTx | None:
-        """Record a transaction and announce it once the record is stored. The call, if any, gets an answer later.
+        """Record a transaction, and announce it once the record has been stored. The call, if any, is answered later.
 
         The wallet's own ancestors that expired or were rejected are broadcast again. Returns None if the call was
         answered immediately: the transaction is confirmed, or the books refuse it.
@@ -212,7 +212,7 @@ class Broadcaster:
         self._wake(*owns)
 
     def _may_have_other_witness(self, tx: Transaction) -> bool:
-        """Return True if peers may have an ended transaction with another witness, and accepted no conflicting one."""
+        """Return True if peers may have an ended transaction with a different witness and accepted no conflict."""
         ended = self._books.ended_raw(tx.txid)
         if ended in (None, tx.raw) or self._books.ended(tx.txid) is TxStatus.REFUSED:
             return False
@@ -220,11 +220,11 @@ class Broadcaster:
         return not any(rival is not None and rival.state is BroadcastState.ACCEPTED for rival in rivals)
 
     def _change_witness(self, own: OwnTx, tx: Transaction) -> None:
-        """Broadcast a transaction with another witness. Reactions to the first one say nothing about it."""
+        """Broadcast a transaction with a different witness. Reactions to the first witness say nothing about it."""
         own.has_other_witness = own.has_other_witness or own.state is not BroadcastState.QUEUED or not own.is_judged
         self._owns.change_witness(own, tx)
         own.state, own.is_judged = BroadcastState.QUEUED, True
-        for record in own.peers.values():  # answers that are under way concern the other witness
+        for record in own.peers.values():  # answers that are still to come concern the other witness
             record.answered = self._context.now.monotonic
         for told in (own.peers, own.sent, own.refused, own.left):
             told.clear()
@@ -248,7 +248,7 @@ class Broadcaster:
         )
 
     def unsent(self) -> Iterator[bytes]:
-        """Yield the txids of the transactions that peers should request, but that no peer has or has requested."""
+        """Yield the txids of the transactions that are offered to all peers, but that no peer has or has requested."""
         for own in self._owns:
             is_new = own.state in (BroadcastState.QUEUED, BroadcastState.ANNOUNCED) and not own.is_with_others
             if is_new and own.is_open and own.private is None and self._books.is_announceable(own.tx.txid):
@@ -263,7 +263,7 @@ class Broadcaster:
         return () if own is None else tuple(own.lacking)
 
     def announce_to_all(self, own: OwnTx) -> None:
-        """End the private part of a broadcast. Echoes so far delay nothing: one peer may have lied."""
+        """End the private part of a broadcast. Earlier echoes delay nothing, because one peer may have lied."""
         now, longest_s = self._context.now.monotonic, self._echo_wait_s
         own.private = None
         own.due = {peer: now + self._context.random.uniform(0.0, longest_s) for peer in self._served}
@@ -280,7 +280,7 @@ class Broadcaster:
         self._wake(*self._owns)
 
     def _wake(self, *owns: OwnTx) -> None:
-        """Look at transactions in the next round. A transaction that is no longer hidden wakes its descendants."""
+        """Examine transactions in the next round. A transaction that is no longer hidden wakes its descendants."""
         for own in owns:
             if self._owns.get(own.tx.txid) is own:
                 self._schedule.touch(own)
@@ -297,9 +297,9 @@ class Broadcaster:
         return self._schedule.next_at
 
     def advance(self) -> None:
-        """Announce what is due, ask peers that received a transaction, and report results.
+        """Announce what is due, query peers that received a transaction, and report results.
 
-        A step looks at only a few transactions, and the next step continues.
+        A step examines only a few transactions, and the next step continues.
         """
         context, now = self._context, self._context.now.monotonic
         self.look()
@@ -372,9 +372,9 @@ class Broadcaster:
     # Announcements
 
     def _announce_due(self, peer: Peer, late: dict[OwnTx, None], behind_hidden: Collection[bytes]) -> Sequence[OwnTx]:
-        """Announce transactions to a peer, and return what the peer may request from now on.
+        """Announce transactions to a peer, and return all transactions that it may request from now on.
 
-        The others are looked at again when they have changed.
+        The others are examined again when they have changed.
         """
         now = self._context.now.monotonic
         chosen = sorted(islice(late, MAX_ANNOUNCED), key=lambda each: each.place)
@@ -394,10 +394,10 @@ class Broadcaster:
         return [*announced, *held_back]
 
     def _in_order(self, peer: Peer, due: Sequence[OwnTx]) -> tuple[list[OwnTx], list[OwnTx]]:
-        """Return the transactions to announce to a peer, ancestors first, and those to serve on request only.
+        """Return the transactions to announce to a peer, ancestors first, and those to serve only on request.
 
-        A peer ignores a parent below its fee filter. If its child is announced alone, the peer requests the parent and
-        accepts both as a package (Core since 28). Some nodes never accept a parent that they rejected before.
+        A peer ignores a parent below its fee filter. If only the child is announced, the peer requests the parent and
+        accepts both as a package (Core 28 and later). Some nodes never accept a parent that they once rejected.
         """
         chosen, waiting = {own.tx.txid: own for own in due}, list(due)
         while waiting:  # ancestors that the peer may lack
@@ -410,7 +410,7 @@ class Broadcaster:
         return [own for own in found if own.tx.txid not in paid], [own for own in found if own.tx.txid in paid]
 
     def _paid_for(self, floor: int, child: OwnTx) -> list[OwnTx]:
-        """Return the parents below a fee rate (satoshi per 1,000 vbytes) that reach it together with a child."""
+        """Return the parents that pay less than `floor` (satoshi per 1,000 vbytes), but enough with this child."""
         found: list[OwnTx] = []
         fee = self._books.known_fee(child.tx, child.input_values) if floor else None
         for parent in self._owns.parents(child) if fee is not None else ():
@@ -431,13 +431,13 @@ class Broadcaster:
             del served[next(iter(served))]
 
     def _allow_parents(self, peer: Peer, own: OwnTx) -> None:
-        """Allow a peer to request the parents of a transaction, which it may lack though other peers have them."""
+        """Allow a peer to request a transaction's parents, which it may lack even though other peers have them."""
         for parent in self._owns.parents(own):
             if self._is_announceable(parent) and parent.tx.txid not in self._served[peer]:
                 self._allow(peer, parent)
 
     def _announce(self, peer: Peer, own: OwnTx) -> None:
-        """Announce a transaction to a peer, and ask for it: the answer shows whether the peer has it already."""
+        """Announce a transaction to a peer, and ask for it, since the answer shows whether the peer already has it."""
         now = self._context.now.monotonic
         if own.state is BroadcastState.QUEUED:
             own.state = BroadcastState.ANNOUNCED
@@ -458,7 +458,7 @@ class Broadcaster:
     # Requests
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
-        """Answer a getdata: send each transaction once, whatever names and kinds request it."""
+        """Answer a getdata message. Each transaction is sent once, even if the message names it several times."""
         served, missing, done = self._served.get(peer, {}), [], set[bytes]()
         for item in dict.fromkeys(items):
             txid = served.get(item.hash, b"")
@@ -475,7 +475,7 @@ class Broadcaster:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
 
     def _note_lacking(self, peer: Peer, parent: bytes) -> None:
-        """Record that a peer requested a parent, not announced to it, of transactions that it has received."""
+        """Record that a peer requested an unannounced parent of transactions that it has received."""
         for own in self._owns.children_of(parent):
             record = own.peers.get(peer)
             if record is not None and record.requested is not None:
@@ -484,7 +484,7 @@ class Broadcaster:
     def _send(self, peer: Peer, own: OwnTx) -> None:
         now = self._context.now.monotonic
         record = own.peers.setdefault(peer, PeerRecord(now, is_asked=False))
-        # always with its witness: bcoin requests it by MSG_TX and expects one
+        # always with its witness: bcoin requests it with MSG_TX and expects one
         self._context.out.send(peer.number, Tx(own.tx.raw))
         if record.requested is None:
             record.requested = now
@@ -503,17 +503,17 @@ class Broadcaster:
             self._context.out.fence(peer.number, probed)
 
     def _probed(self, own: OwnTx, peer: Peer, record: PeerRecord, probe: int, *, is_conclusive: bool) -> None:
-        """Handle a question that the peer has processed without serving the transaction.
+        """Handle a request that the peer has processed without serving the transaction.
 
-        If the peer said nothing, it ignores questions. A notfound alone may answer a question from before the peer
-        received the transaction. The pong cannot.
+        If the peer did not answer, it ignores such requests. A lone notfound may answer a request that was sent before
+        the peer received the transaction. The pong cannot.
 
         Args:
             own: The transaction.
             peer: The peer.
             record: The connection to the peer.
-            probe: Number of the question.
-            is_conclusive: True if a round had passed before the question.
+            probe: Number of the request.
+            is_conclusive: True if a round had passed before the request.
         """
         if record.answered is not None:
             return
@@ -534,10 +534,10 @@ class Broadcaster:
     # Reactions of peers
 
     def round_passed(self, peer: Peer) -> None:
-        """Record that a peer announces transactions. From now on, Core serves everything that it accepted before."""
+        """Record that a peer has announced transactions. Core now serves everything that it accepted before them."""
         for own, record in self._missing.pop(peer, ()):
             record.has_round_passed = True
-            if record.next_probe < inf:  # no question is open
+            if record.next_probe < inf:  # no request is outstanding
                 self._plan_probe(own, record, self._context.now.monotonic)
 
     def heard(self, peer: Peer, tx_hash: bytes) -> None:
@@ -567,7 +567,7 @@ class Broadcaster:
         if record is not None and record.requested is not None:
             record.answered = self._context.now.monotonic
         elif peer.address not in own.sent:
-            if own.tx.txid in self._served.get(peer, {}):  # it may repeat the announcement: it must show that it has it
+            if own.tx.txid in self._served.get(peer, {}):  # it may only repeat our announcement: let it prove it
                 record = own.peers.setdefault(peer, PeerRecord(self._context.now.monotonic, is_asked=False))
                 if not record.is_asked:
                     self._ask(peer, own, record)
@@ -576,7 +576,7 @@ class Broadcaster:
         self._accepted(own)
 
     def given(self, peer: Peer, txid: bytes) -> bool:
-        """Handle a transaction from a peer. Returns True if it was announced to the peer and then asked for."""
+        """Handle a transaction from a peer. Returns True if we announced it to the peer and then asked for it."""
         if txid not in self._served.get(peer, {}):
             return False
         own = self.find(txid)
@@ -600,19 +600,19 @@ class Broadcaster:
             return
         now = self._context.now.monotonic
         if self._is_rejected_by(own, peer, record):
-            self._reject_by(own, peer, record, f"does not have it {now - record.requested:.0f} s after it received it")
+            self._reject_by(own, peer, record, f"does not have it {now - record.requested:.0f} s after receiving it")
             return
         last = record.requested + self.reject_s * self._slowness(peer)
         self._plan_probe(own, record, min(last, now + min(FAST_PROBE_S if own.calls else PROBE_S, self.reject_s / 4)))
 
     def _plan_probe(self, own: OwnTx, record: PeerRecord, at: float) -> None:
-        """Ask a peer for a transaction at a time, in monotonic seconds."""
+        """Ask the peer again at the time `at` (monotonic seconds)."""
         record.next_probe = at
         self._schedule.plan(own, min(own.next_at, at))
         self._context.changed()
 
     def _is_rejected_by(self, own: OwnTx, peer: Peer, record: PeerRecord) -> bool:
-        """Return True if a peer that lacks a transaction has rejected it. See the module."""
+        """Return True if a peer that lacks a transaction must have rejected it. See the module's docstring."""
         slowness = self._slowness(peer)
         if self._lacks_for(record, self.reject_s * slowness):
             return True
@@ -629,7 +629,7 @@ class Broadcaster:
         )
 
     def _lacks_for(self, record: PeerRecord, seconds: float) -> bool:
-        """Return True if a peer received a transaction that long ago, and has not said since that it has it."""
+        """Return True if a peer received a transaction at least `seconds` ago, and has not shown that it has it."""
         now = self._context.now.monotonic
         return record.requested is not None and record.answered is None and now >= record.requested + seconds
 
@@ -640,12 +640,12 @@ class Broadcaster:
         return OLD_CORE_SHARE if version is not None and version < _SEQUENCES else 1.0
 
     def _is_independent(self, own: OwnTx) -> bool:
-        """Return True if a peer accepts a transaction now or never, because none of its relatives is unconfirmed."""
+        """Return True if no relative is unconfirmed, so that a peer accepts the transaction now or never."""
         spent = dict.fromkeys(outpoint[:32] for outpoint in own.tx.inputs)
         return not self._owns.has_child(own) and all(map(self._books.is_confirmed, spent))
 
     def rejected(self, peer: Peer, message: Reject) -> None:
-        """Record why a peer rejects a transaction (BIP-61). See the module."""
+        """Record why a peer rejects a transaction (BIP-61). See the module's docstring."""
         own = self.find(message.data)
         record = own.peers.get(peer) if own is not None else None
         if own is not None and record is not None and record.requested is not None and is_rejection(message):
@@ -658,14 +658,14 @@ class Broadcaster:
         self._hurry(own)
 
     def _hurry(self, own: OwnTx) -> None:
-        """Let the other peers decide immediately, because one peer rejects the transaction."""
+        """Let the other peers decide immediately, because one peer has rejected the transaction."""
         now = self._context.now.monotonic
         if own.state is not BroadcastState.ACCEPTED:
             own.due.update({each: now for each in own.due if each not in own.peers})
         self._wake(own)
 
     def _echo(self, own: OwnTx, peer: Peer) -> None:
-        """Record that a peer has a transaction from another node, so the others need not get it soon."""
+        """Record that a peer has a transaction from another node, so the other peers need not get it soon."""
         if peer.address in own.echoed:
             return
         now, random, was_relayed = self._context.now.monotonic, self._context.random, own.is_relayed
@@ -731,7 +731,7 @@ class Broadcaster:
             self._context.out.emit(BroadcastProgress(own.tx.txid, address, step))
 
     def _settle(self, own: OwnTx, now: float) -> None:
-        """Answer calls, and infer that all peers rejected a transaction."""
+        """Answer the waiting calls if it is time, and conclude whether all peers have rejected a transaction."""
         if own.state is BroadcastState.ACCEPTED:
             self.answer(own, own.known())
             return
@@ -756,7 +756,7 @@ class Broadcaster:
         )
 
     def _may_accept(self, own: OwnTx, now: float) -> bool:
-        """Return True if a peer may still accept it: a peer that has not answered, or was not told of it."""
+        """Return True if a peer may still accept it, because the peer has not answered, or was not told of it."""
         if own.left or any(peer not in own.peers for peer in own.due):
             return True
         open_records = (record for record in own.peers.values() if record.answered is None)
@@ -765,14 +765,14 @@ class Broadcaster:
     def reject(self, own: OwnTx) -> None:
         """Record that every peer that received a transaction rejected it, so it no longer counts.
 
-        It stays if peers may have it with another witness.
+        The transaction stays if peers may have it with a different witness.
         """
         if own.has_other_witness:
             own.state = BroadcastState.ACCEPTED
             self.answer(own, own.known())
             return
         for address in own.left:
-            own.refused.setdefault(address, "the peer disconnected after it received the transaction")
+            own.refused.setdefault(address, "the peer disconnected after receiving the transaction")
         _shorten(own.refused)
         txid = own.tx.txid
         events = self._books.abandon(txid, rejected=True)
@@ -787,9 +787,9 @@ class Broadcaster:
         self.look()
 
     def _report_status(self, own: OwnTx) -> None:
-        """Report a change of status in the books, and answer calls if it decides them.
+        """Report a change of status in the books, and answer the waiting calls if it settles them.
 
-        When a transaction ends, the reactions of peers to it are forgotten.
+        When a transaction ends, the peers' reactions to it are forgotten.
         """
         txid, was_open = own.tx.txid, own.is_open
         status = self._books.status(txid)
@@ -835,7 +835,7 @@ class Broadcaster:
             self._context.out.answer(call, tx.txid, answer)
 
     def answer(self, own: OwnTx, answer: Broadcast | Exception) -> None:
-        """Answer the calls that wait, if any."""
+        """Answer the waiting calls, if any."""
         for call in own.calls:
             self._context.out.answer(call, own.tx.txid, answer)
         own.calls.clear()
@@ -849,17 +849,17 @@ def _core_version(peer: Peer) -> int | None:
 
 
 def is_rejection(message: Reject) -> bool:
-    """Return True if a BIP-61 reject says that the peer does not accept a transaction, not that it has it already."""
+    """Return True if a reject message (BIP-61) refuses a transaction, instead of saying that the peer has it."""
     return message.message == b"tx" and message.reason not in _KNOWN
 
 
 def reason_of(message: Reject) -> str:
-    """Return the reason of a BIP-61 reject, with control characters escaped."""
+    """Return the reason in a reject message (BIP-61), with control characters escaped."""
     return f"{printable(message.reason) or 'no reason'} (0x{message.code:02x})"
 
 
 def _item(peer: Peer, own: OwnTx, by_txid: InvType) -> InvItem:
-    """Return the item that names a transaction: by wtxid (BIP-339), or by txid with this kind."""
+    """Return the item that names a transaction: by wtxid (BIP-339), or else by txid with the kind `by_txid`."""
     assert peer.profile is not None
     return InvItem(InvType.WTX, own.tx.wtxid) if peer.profile.wtxid_relay else InvItem(by_txid, own.tx.txid)
 

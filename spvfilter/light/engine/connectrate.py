@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_FREE_DIALS = 16  # Failed attempts in succession before the pauses begin (our choice).
+_FREE_DIALS = 16  # Consecutive failed attempts before the pauses begin (our choice).
 DIAL_S = 0.5  # The first pause, as between Core's connections.
 _MAX_DIAL_S = 2.0  # The longest pause (our choice). A peer may have sent a thousand unreachable addresses.
 
@@ -10,7 +10,7 @@ _MAX_DIAL_S = 2.0  # The longest pause (our choice). A peer may have sent a thou
 class ConnectRate:
     """Decides when the next attempt may be made.
 
-    The first attempts follow without a pause. If all fail, as they do offline, pauses grow.
+    The first attempts are made without a pause. If all of them fail, as they do offline, growing pauses follow.
     """
 
     def __init__(self) -> None:
@@ -29,5 +29,5 @@ class ConnectRate:
         return self._failures > _FREE_DIALS
 
     def succeeded(self) -> None:
-        """Record a connection."""
+        """Record a successful connection."""
         self._failures = 0

@@ -37,11 +37,11 @@ class Context:
     matches_left: int = 0
     """Number of matches that this step may still record. If none are left, the next step records the next block."""
     looks_left: int = 0
-    """Number of our transactions, each times its peers, that this step may still check. The next step does the rest."""
+    """How many more pairs of an own transaction and a peer this step may check. The next step checks the rest."""
     is_due: bool = True
-    """True if the parts should decide their next actions."""
+    """True if the parts of the engine should decide what to do next."""
     tasks: Tasks = field(default_factory=Tasks)
-    """The activities that are tasks."""
+    """The running tasks."""
     change: LongChange = field(default_factory=LongChange)
     """The change to the books that takes several steps, if any."""
 
@@ -53,7 +53,7 @@ class Context:
     def stamp(self) -> int:
         """Return the time to record for current events (Unix time).
 
-        It is never before the median time of the tip, even if our clock is slow.
+        The time is never before the median time of the tip, even if our clock is behind.
         """
         return max(int(self.unix_now), self.chain.median_time_at(self.chain.height))
 

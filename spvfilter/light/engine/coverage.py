@@ -17,27 +17,27 @@ from spvfilter.light.engine.netgroups import host_of
 from spvfilter.store.searched import BlockRange, Ranges, join
 from spvfilter.watch.match import Completeness
 
-WITNESSES = 3  # Independent peers that should answer for each block in BIP-37.
+WITNESSES = 3  # Number of independent peers that should answer for each block in a BIP-37 search.
 
-# Remembered addresses of witnesses for a block (our choice). With as many, only peers of other groups are asked.
+# Most remembered addresses of witnesses for a block (our choice). Beyond that, only peers in other groups are asked.
 MAX_ADDRESSES = 8
 
-# Unwitnessed ranges (our choice), since they are stored with every block. If there are more, the last ones are joined.
+# Most unwitnessed ranges, which are stored with every block (our choice). Beyond that, the last ranges are joined.
 MAX_UNWITNESSED_RANGES = 250
-MAX_DISPUTED = 1_000  # Blocks that are searched whole because their filters are disputed (our choice).
-MAX_UNDECIDED_RANGES = 100  # Ranges in which a dispute ended without a decision (our choice).
-MAX_FILTER_DISPUTES = 8  # Remembered addresses of peers that stated filter headers that differ from ours (our choice).
+MAX_DISPUTED = 1_000  # Most blocks that are searched whole because their filters are disputed (our choice).
+MAX_UNDECIDED_RANGES = 100  # Most ranges in which a dispute ended without a decision (our choice).
+MAX_FILTER_DISPUTES = 8  # Most remembered addresses of peers whose filter headers differ from ours (our choice).
 NOTE = "coverage"
 
 
 class Witnesses(NamedTuple):
-    """Peers that have answered for blocks, by their network groups, which are independent, and their addresses."""
+    """Peers that have answered for blocks: their network groups, which are independent, and their addresses."""
 
     groups: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
 
     def plus(self, group: str, address: str) -> Witnesses:
-        """Return these witnesses with another one."""
+        """Return these witnesses plus the peer with this group and address."""
         return Witnesses(
             self.groups | {group}, self.addresses | {address} if len(self.addresses) < MAX_ADDRESSES else self.addresses
         )
@@ -61,7 +61,7 @@ class FilterDispute(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """True if doubt remains, because not all of its blocks have been compared."""
+        """True if doubt remains, because not all blocks in dispute have been compared."""
         return self.compared < self.stated
 
     def cut(self, height: int) -> FilterDispute:
@@ -80,16 +80,16 @@ class UnwitnessedRange:
 
 @dataclass(slots=True)
 class Coverage:
-    """How well the heights up to the cursor are covered."""
+    """How well the search up to the cursor is backed by peers."""
 
     proven: int = -1
-    """Height up to which two independent peers agreed on the filter headers."""
+    """Height up to which two independent peers have agreed on the filter headers."""
     disputed: dict[int, bytes] = field(default_factory=dict)
     """Hashes, by height, of blocks that prove neither of two filters false."""
     undecided: list[tuple[int, int]] = field(default_factory=list)
-    """First and last heights of ranges in which a dispute ended without a decision."""
+    """Ranges in which a dispute ended without a decision, each with its first and last height."""
     filter_disputes: dict[str, FilterDispute] = field(default_factory=dict)
-    """Disputes by the peer's address, connected or not, the latest last."""
+    """Disputes by the peer's address, the latest last. The peer may no longer be connected."""
     forgotten: FilterDispute | None = None
     """One dispute that covers all open disputes of forgotten addresses."""
     unwitnessed: list[UnwitnessedRange] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Coverage:
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Coverage:
-        """Parse the note from the database. Without one, the coverage is empty."""
+        """Parse the note from the database. If there is none, the coverage is empty."""
         if raw is None:
             return cls()
         found: dict[str, Any] = json.loads(raw)
@@ -173,7 +173,7 @@ class Coverage:
 
         Its filters were compared with ours up to height `compared`.
         """
-        before = self.filter_disputes.get(address)  # It keeps its place, or else two peers would take turns forever.
+        before = self.filter_disputes.get(address)  # It keeps its place, or else two peers would alternate forever.
         while before is None and len(self.filter_disputes) >= MAX_FILTER_DISPUTES:
             settled = [each for each, dispute in self.filter_disputes.items() if not dispute.is_open]
             of_host = [each for each in self.filter_disputes if host_of(each) == host_of(address)]
@@ -184,7 +184,7 @@ class Coverage:
         self.is_changed = True
 
     def left(self, address: str) -> None:
-        """Record that a peer is gone. If its dispute is open, peers with other open disputes are heard first."""
+        """Record that a peer is gone. If its dispute is open, peers with other open disputes are asked first."""
         dispute = self.filter_disputes.get(address)
         if dispute is not None and dispute.is_open and address != next(reversed(self.filter_disputes)):
             self.filter_disputes[address] = self.filter_disputes.pop(address)
@@ -197,10 +197,10 @@ class Coverage:
             self.forgotten = FilterDispute(min(dispute.compared, other.compared), max(dispute.stated, other.stated))
 
     def lost_supporters(self, first: int, last: int, supporters: Mapping[str, int]) -> None:
-        """Take back our filter headers from height `first` to `last`, because no connected peer supports them.
+        """Record that our filter headers from `first` to `last` are discarded, since no connected peer supports them.
 
-        `supporters` gives the height up to which each former supporter agreed, by address. These peers contradict the
-        next filter headers. Without any, the range is in doubt, because a peer from an earlier run may have agreed.
+        `supporters` gives, by address, the height up to which each former supporter agreed. These peers contradict the
+        next filter headers. If there are none, the range is in doubt, because a peer may have agreed in an earlier run.
         """
         for address, height in supporters.items():
             self.add_filter_dispute(address, first - 1, height)
@@ -210,18 +210,18 @@ class Coverage:
 
     @property
     def disputing(self) -> list[str]:
-        """Addresses to hear again, those with an open dispute first, from the oldest."""
+        """Addresses of peers to ask again, oldest first, but peers with an open dispute before all others."""
         return sorted(self.filter_disputes, key=lambda address: not self.filter_disputes[address].is_open)
 
     def compared(self, address: str, height: int) -> None:
-        """Record that a peer's filters were compared up to a height, so blocks where they differ are searched whole."""
+        """Record that a peer's filters were compared up to a height. Blocks where they differ are searched whole."""
         dispute = self.filter_disputes.get(address)
         if dispute is not None:
             self.filter_disputes[address] = FilterDispute(height, max(dispute.stated, height))
             self.is_changed = True
 
     def agrees(self, address: str, height: int) -> None:
-        """Record that a peer confirms our filter header at a height, and thus all below it."""
+        """Record that a peer confirms our filter header at a height, and thus all the headers below it."""
         dispute = self.filter_disputes.get(address)
         if dispute is None:
             return
@@ -262,22 +262,22 @@ class Coverage:
         return join((*(BlockRange(*each) for each in self.undecided), *open_))
 
     def completeness(self, height: int) -> Completeness:
-        """Completeness of the search at a height by compact filters."""
+        """Return the completeness of a search with compact filters at a height."""
         is_in_doubt = any(first <= height <= last for first, last in self.in_doubt)
         return Completeness.PROVEN if height <= self.proven and not is_in_doubt else Completeness.ONE_PEER
 
     @property
     def proven_search(self) -> int:
-        """The height up to which blocks were searched by proven filters, below the first unwitnessed range."""
+        """The height up to which blocks were searched with proven filters. It is below the first unwitnessed range."""
         return min(self.proven, self.unwitnessed[0].first - 1) if self.unwitnessed else self.proven
 
     @property
     def proven_matches(self) -> int:
-        """The height up to which matches are proven, below the first height in doubt."""
+        """The height up to which matches are proven. It is below the first height in doubt."""
         return min([self.proven_search, *(first - 1 for first, _ in self.in_doubt)])
 
     def limit(self, height: int) -> None:
-        """Forget agreements and disputes about heights above this one."""
+        """Forget agreements and disputes about heights above `height`."""
         before = (self.proven, len(self.disputed), self.undecided, self.forgotten, dict(self.filter_disputes))
         self.proven = min(self.proven, height)
         for each in [each for each in self.disputed if each > height]:
@@ -292,11 +292,11 @@ class Coverage:
     # BIP-37
 
     def answered(self, first: int, last: int, group: str, address: str) -> None:
-        """Record that blocks above all recorded ones were searched, with one peer as their witness."""
+        """Record that the next blocks, from `first` to `last`, were searched with one peer as their witness."""
         self._replace(first, last, Witnesses().plus(group, address))
 
     def witnessed(self, first: int, last: int, group: str, address: str) -> None:
-        """Record that another peer has answered for blocks."""
+        """Record that another peer has answered for the blocks from `first` to `last`."""
         self._change(first, last, lambda witnesses: witnesses.plus(group, address))
 
     def retract(self, group: str, address: str) -> None:
@@ -338,7 +338,7 @@ class Coverage:
         self._set(changed)
 
     def _replace(self, first: int, last: int, witnesses: Witnesses | None) -> None:
-        """Set the witnesses of a range. None means that the range is not unwitnessed."""
+        """Set the witnesses of a range. None means that the range has enough of them."""
         unwitnessed: list[UnwitnessedRange] = []
         for span in self.unwitnessed:
             if span.first < first:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-_WAIT_S = 11.0  # Wait for enough peers before the engine asks seeds, if the book has addresses (Core net.cpp).
-_LONG_WAIT_S = 300.0  # The same wait for a book of more than _MANY addresses (Core net.cpp).
+_WAIT_S = 11.0  # Wait for enough peers before asking seeds, if the book contains addresses (Core net.cpp).
+_LONG_WAIT_S = 300.0  # The same if the book contains more than _MANY addresses (Core net.cpp).
 _MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD.
 _ENOUGH = 2  # With this many useful peers, the engine asks no seed (Core net.cpp).
-_PAUSE_S = 600.0  # First pause between two questions. It doubles each time, up to _MAX_PAUSE_S (our choice).
+_PAUSE_S = 600.0  # First pause between two lookups. It doubles each time, up to _MAX_PAUSE_S (our choice).
 _MAX_PAUSE_S = 21_600.0
 
 
@@ -20,7 +20,13 @@ class Seeds:
         self._lacking_since: float | None = None  # enough peers
 
     def due(self, now: float, known: int, useful: int, most: int) -> bool:
-        """True if the seeds are due: immediately if no address is known, else after a while with too few peers."""
+        """Return True if it is time to ask the seeds, and record that they are being asked.
+
+        That is immediately if no address is known, and otherwise after a while with too few useful peers.
+
+        Args: now: The current time (monotonic seconds). known: Number of addresses in the book. useful: Number of
+        connected peers that are useful. most: Largest number of peers to connect to.
+        """
         if known and useful >= min(_ENOUGH, most):
             self._lacking_since = None
             return False

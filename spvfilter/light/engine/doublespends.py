@@ -1,4 +1,4 @@
-"""Blocks that may double-spend a pending payment for somebody else's benefit, which a peer's BIP-37 filter can miss."""
+"""Blocks that may double-spend a pending payment to the wallet in a way that a peer's BIP-37 filter can miss."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from spvfilter.wallet.scanned import ScannedBlock
 
 
 class DoubleSpends:
-    """Other people's pending payments whose double spends may be missing from a peer's answer.
+    """Other people's pending payments whose double-spends may be missing from a peer's answer.
 
-    A peer's filter matches double spends of payments that the peer has announced on this connection. It lacks the
-    inputs of other payments, because these would reveal that the payments concern the wallet.
+    A peer's filter matches double-spends of payments that the peer has announced on this connection. The filter lacks
+    the inputs of other payments, because these would reveal that the payments concern the wallet.
 
-    They are looked for only in a rescan. Otherwise, the blocks that the client fetches after a made-up payment to an
-    address would reveal whether the address belongs to the wallet.
+    The double-spends are looked for only in a rescan. Otherwise, an attacker could make up a payment to an address, and
+    the blocks that the client fetches next would reveal whether the address belongs to the wallet.
     """
 
     def __init__(self, books: Books, link: BloomLink | None, answer: Sequence[ScannedBlock]) -> None:
-        """`answer` contains successive blocks; `link` leads to the peer that sent them, unless it is gone."""
+        """`answer` contains successive blocks. `link` belongs to the peer that sent them; None if the peer is gone."""
         self._judgement = books.judgement
         self._hidden: list[tuple[int, bytes]] = []  # height at first sight, and txid
         if not answer or not books.seeks_double_spends:
@@ -41,5 +41,5 @@ class DoubleSpends:
         ]
 
     def may_be_in(self, height: int) -> bool:
-        """True if the block at a height may contain a double spend that is missing from the answer."""
+        """True if the block at a height may contain a double-spend that is missing from the answer."""
         return any(first < height and self._judgement.is_pending(txid) for first, txid in self._hidden)

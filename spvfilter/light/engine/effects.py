@@ -16,9 +16,9 @@ from spvfilter.wire.transport import V2Policy
 class Connect:
     """Open a connection to `address` (HOST:PORT).
 
-    The answer is Connected or Lost with this number, which is never reused. A private connection reveals nothing about
-    this client: its version message is the same as in Core's private connections, and through a proxy, it has its own
-    circuit.
+    Connected or Lost reports the outcome, with this number, which is never reused. A private connection reveals nothing
+    about this client: its version message is the same as in Core's private connections, and it uses its own circuit
+    through a proxy.
     """
 
     peer: int
@@ -55,7 +55,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """End a connection, or the attempt to make it. Later messages of this peer are discarded."""
+    """End a connection, or the attempt to make it. Later messages from this peer are discarded."""
 
     peer: int
     error: Exception | None = field(default=None, compare=False, repr=False)
@@ -101,7 +101,7 @@ class Read:
 class AskSpent:
     """Ask the user's source for the outputs that a block spends. Worked reports the undo record, None or the error.
 
-    Nothing else waits for the answer, and several questions may be open at a time.
+    Nothing else waits for the answer, and several requests may be outstanding at a time.
     """
 
     token: int
@@ -112,9 +112,9 @@ class AskSpent:
 
 @dataclass(frozen=True, slots=True)
 class AskTweaks:
-    """Ask the user's source for the tweaks of the block at a height. Worked reports its answer or the error.
+    """Ask the user's source for the tweaks of the block at a height. Worked reports the source's answer or the error.
 
-    Nothing else waits for the answer, and several questions may be open at a time.
+    Nothing else waits for the answer, and several requests may be outstanding at a time.
     """
 
     token: int
@@ -135,7 +135,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The request with this token is done and stored. If it failed, the value is the Exception."""
+    """The request with this token has been carried out and stored. If it failed, `value` is the exception."""
 
     token: int
     value: object
@@ -150,7 +150,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Report Tick at this time of the monotonic clock, which replaces the previous one."""
+    """Report Tick at this time (monotonic seconds). It replaces the time of the previous Wake."""
 
     at: float
 

@@ -1,4 +1,4 @@
-"""The light client's engine: takes inputs and the time, returns effects. It decides everything and performs nothing."""
+"""The light client's engine: it takes inputs and the time, and returns effects. It decides, but performs nothing."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
 
-_ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
+_ROUNDS = 8  # Most rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
 _MATCHES_AT_ONCE = 100  # Matches after which a step records no more blocks: about six milliseconds (our choice).
-_MOST_KEPT = 100  # Inputs that may wait for the end of a change. With more, it ends without a pause (our choice).
-_LOOKS_AT_ONCE = 200  # Our transactions, each times its peers: about three milliseconds (our choice).
+_MOST_KEPT = 100  # Inputs that may wait for the end of a change. Beyond that, it ends without a pause (our choice).
+_LOOKS_AT_ONCE = 200  # Pairs of an own transaction and a peer to check in a step: about 3 milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
 def _run_id(random: random.Random) -> bytes:
     """Return a random id for the run, derived from the generator's state.
 
-    The function draws no number, so that the other decisions of a run stay the same for a seed.
+    No number is drawn, so that a given seed leads to the same decisions in the rest of the run.
     """
     return sha256d(repr(random.getstate()).encode("ascii"))[:_RUN_ID_SIZE]
 
@@ -98,7 +98,7 @@ class SearchMode(Enum):
     """How blocks are being searched."""
 
     WAIT = "wait"
-    """Not at all: the engine is waiting for peers before it chooses."""
+    """No blocks are being searched, because the engine is waiting for peers before it chooses."""
     COMPACT = "compact"
     """Blocks are searched by compact filters."""
     BLOOM = "bip37"
@@ -106,7 +106,7 @@ class SearchMode(Enum):
 
 
 class ClientEngine:
-    """One run of a light client. `step` takes an input and returns what to do, in order. It raises only for bugs."""
+    """One run of a light client. `step` takes an input and returns the effects in order. It raises only on bugs."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ClientEngine:
         random: random.Random,
         verify: Verify | None = None,
     ) -> None:
-        """`watch` must have been joined with the database by Saved.read. Without `verify`, signatures are not checked.
+        """Begin with a watch list that Saved.read has merged with the database. `verify` checks signatures, if given.
 
         Raises InexpressibleError for entries that the mode cannot find.
         """
@@ -174,17 +174,17 @@ class ClientEngine:
         self._stale_peers = StalePeers(context, self._headers)
         self._search_mode = SearchMode.WAIT
         self._timers = Timers()
-        self._kept: deque[Input] = deque()  # inputs that came while a change of the books was under way
+        self._kept: deque[Input] = deque()  # inputs that arrived during a change of the books
         start_height = StartHeight(options.from_height, options.birthday)
         if books.blocks.wanted is not None:
             start_height.lower(StartHeight(*books.blocks.wanted))
         elif (
             books.searched < 0 and books.blocks.start is not None
-        ):  # the search was to begin there, and no block was searched
+        ):  # the search was to begin there, but no block has been searched
             start_height.lower(StartHeight(books.blocks.start))
         self.changes: WatchChanges = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
-            books.bloom_elements()  # raises for entries that neither kind of filters can find
+            books.bloom_elements()  # raises for entries that neither kind of filter can find
             pool.want(BLOOM)
 
     # Parts that the shell may read
@@ -217,7 +217,7 @@ class ClientEngine:
 
     @property
     def awaits_commit(self) -> bool:
-        """True if an action waits until the commits under way are durable."""
+        """True if an action is waiting until the pending commits are durable."""
         return self._context.out.awaits_commit
 
     @property
@@ -240,14 +240,14 @@ class ClientEngine:
     def status_at(
         self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]
     ) -> ClientStatus:
-        """Return the state at a moment.
+        """Return the client's status at a moment.
 
         Args:
             now: The moment.
             tip: Height of the tip in the database.
-            tip_time: Time of its header.
-            height: Height up to which blocks were searched, in the database.
-            searched: Blocks that were searched for each group of entries, in the database.
+            tip_time: Time in the tip's header.
+            height: Height up to which blocks have been searched, according to the database.
+            searched: Blocks that have been searched for each group of entries, according to the database.
         """
         heard = self.pool.last_heard
         way = {SearchMode.WAIT: None, SearchMode.COMPACT: Mode.COMPACT, SearchMode.BLOOM: Mode.BIP37}[self._search_mode]
@@ -299,9 +299,9 @@ class ClientEngine:
         return self._finish()
 
     def step(self, event: Input, now: Instant) -> list[Effect]:
-        """Take an input, and return its effects.
+        """Process an input, and return its effects.
 
-        While a change to the books is under way, a step only continues it, and keeps the input for later.
+        While a change to the books is in progress, a step only continues it, and keeps the input for later.
         """
         if not self.is_changing:
             return self._take(event, now)
@@ -323,7 +323,7 @@ class ClientEngine:
         return self._hurried(context.out.take())
 
     def _begin(self, now: Instant) -> None:
-        """Begin a step that may do anything."""
+        """Begin a step that is not limited to continuing a change."""
         context, started = self._context, self._timers.started
         context.now = now
         context.tasks.tick(now.monotonic)
@@ -340,7 +340,7 @@ class ClientEngine:
         self._begin(now)
         if not isinstance(event, Tick):
             self._timers.stirred()
-        self.status.look_back()  # before any message of a peer that may have been silent for too long
+        self.status.look_back()  # before any message from a peer that may have been silent for too long
         if self._private.takes(event):
             return self._finish()
         match event:
@@ -435,7 +435,7 @@ class ClientEngine:
             notes[ANCHORS_NOTE] = json.dumps(anchors).encode("ascii")
 
     def _guarded(self, peer: Peer, what: Message | ReceivedFilters | int) -> None:
-        """Process a message, filters, or a pong. Drop the peer if it made an error."""
+        """Process a message, filters, or a pong. Drop the peer if it breaks the rules."""
         try:
             if isinstance(what, int):
                 self._context.out.done(what, None)
@@ -450,13 +450,13 @@ class ClientEngine:
             self._context.pool.drop(peer, error, self._context.now)
             self._context.changed()
         else:
-            self._context.tasks.run()  # the tasks that wait for the message
+            self._context.tasks.run()  # the tasks that are waiting for the message
             self._context.pool.spoke(peer, self._context.now)
 
     # Inputs
 
     def _hear_all(self, number: int, heard: Sequence[Received | ReceivedFilters]) -> None:
-        """Process messages that came together, so that their consequences are decided once."""
+        """Process messages that arrived together, so that the engine decides only once what follows from them."""
         for each in heard:
             peer = self._context.pool.get(number)
             if peer is not None:  # else it was dropped for an earlier message, or is a private connection
@@ -507,7 +507,7 @@ class ClientEngine:
                 pass
 
     def _moved(self, update: Update) -> None:
-        """Handle a change of the best chain."""
+        """Handle a change to the best chain."""
         context = self._context
         if update.old_hashes:
             fork = update.fork_height
@@ -527,7 +527,7 @@ class ClientEngine:
     def check(
         self, transactions: Sequence[Transaction], input_values: Sequence[int] | None = None
     ) -> tuple[CheckFinding, ...]:
-        """Return the problems with transactions that are sent together, parents first."""
+        """Return the problems with these transactions, which are to be sent together, parents first."""
         return check_package(transactions, self._facts, input_values)
 
     def _refusal(self, transactions: Sequence[Transaction], sending: Sending) -> Exception | None:
@@ -565,16 +565,16 @@ class ClientEngine:
             self._context.out.emit(warning)
 
     def _concerns(self, transactions: Sequence[Transaction]) -> bool:
-        """Return True if a transaction pays or spends a script of the wallet, or is in the books."""
+        """Return True if any of these transactions pays or spends a script of the wallet, or is in the books."""
         facts, hits = self.books.facts, self.books.hits
         return any(facts.record(tx.txid) is not None or hits.match(TxRecord.parse(tx.raw)) for tx in transactions)
 
     def is_sending(self, txid: bytes) -> bool:
-        """Return True if the client announces a transaction, its own or somebody else's."""
+        """Return True if the client is announcing this transaction, which may be somebody else's."""
         return txid in self.relay or self.broadcaster.find(txid) is not None
 
     def is_unsent(self, txid: bytes) -> bool:
-        """Return True if no peer can have a transaction that was new in this run."""
+        """Return True if the transaction was new in this run and no peer can have it."""
         return self.relay.is_unsent(txid) or self.broadcaster.is_unsent(txid)
 
     def lacking(self, txid: bytes) -> tuple[bytes, ...]:
@@ -582,7 +582,7 @@ class ClientEngine:
         return self.relay.lacking(txid) if txid in self.relay else self.broadcaster.lacking(txid)
 
     def _recorded_own(self, txid: bytes) -> None:
-        """Search blocks for the inputs and outputs of a transaction of the wallet that was just recorded."""
+        """Also search blocks for the inputs and outputs of one of our transactions, which was just recorded."""
         self._compact.scripts.refresh()
         self._bloom.teach()
 
@@ -618,7 +618,7 @@ class ClientEngine:
     # Decisions
 
     def _advance(self) -> None:
-        """Do what is due. Parts that change something call for another round."""
+        """Do what is due. Parts that change something request another round."""
         context = self._context
         pool = context.pool
         if pool.exhausted(context.now):
@@ -643,7 +643,7 @@ class ClientEngine:
         if self._search_mode is SearchMode.WAIT:
             return
         if context.books.searched < 0 and not context.is_held and not self.changes.begin_search():
-            self.status.somebody_has_tip()  # else peers without old blocks are reported
+            self.status.somebody_has_tip()  # otherwise, peers without old blocks would be reported
             return
         if self._search_mode is SearchMode.COMPACT:
             self._advance_compact()
@@ -655,7 +655,7 @@ class ClientEngine:
     def _choose_search_mode(self) -> None:
         """Choose compact filters if a peer serves them and they can find all watched entries.
 
-        Wait while such a peer may still come.
+        Wait as long as such a peer may still connect.
         """
         search_mode = self._preferred_mode()
         self._drop_useless(search_mode)
@@ -667,7 +667,7 @@ class ClientEngine:
 
     @property
     def _mode(self) -> Mode:
-        """The mode that the user chose. Silent payments need compact mode, as no BIP-37 filter finds them."""
+        """The mode that the user chose. Silent payments need compact mode, since no BIP-37 filter finds them."""
         return Mode.COMPACT if self._silent.is_needed else self.options.mode
 
     def _preferred_mode(self) -> SearchMode:

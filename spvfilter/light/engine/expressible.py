@@ -9,7 +9,7 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.patterns import KINDS
 
 MOST_LABELS = 20
-"""Largest number of labels that a client finds by tweaks, apart from the change label (our choice).
+"""Largest number of labels with which a client searches by tweaks, apart from the change label (our choice).
 
 Each label adds a script for each tweak."""
 
@@ -17,9 +17,9 @@ Each label adds a script for each tweak."""
 def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: bool = False) -> None:
     """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
 
-    `has_spent` is True if the client has a source of the outputs that blocks spend, `has_tweaks` if it has a source of
-    blocks' tweaks. It needs either of them to follow an sp() descriptor. A scan key with too many labels is also
-    refused, because a search would fail later.
+    `has_spent` is True if the client has a source of the outputs that blocks spend, and `has_tweaks` if it has a source
+    of blocks' tweaks. To follow an sp() descriptor, it needs one of the two. A scan key with too many labels is also
+    refused, because the search would fail later.
     """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
@@ -36,7 +36,7 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: 
 
 
 def too_many(labels: int) -> str:
-    """Return the error message for more labels than a client can find by tweaks."""
+    """Return the error message for more labels than a client can search for by tweaks."""
     return (
         f"a client finds at most {MOST_LABELS} labels by the tweaks of a server, not {labels:,}: name your node with "
         "--node instead (in Python: spent_source)"
@@ -47,7 +47,7 @@ def check_expressible(watch: TxOutIndex, mode: Mode) -> None:
     """Raise InexpressibleError for entries that the mode cannot find."""
     if mode is not Mode.BIP37:
         try:
-            watch.gcs_scripts()  # for sp(), every block is read
+            watch.gcs_scripts()  # for sp(), every block is read anyway
             return
         except InexpressibleError:
             if mode is Mode.COMPACT:
@@ -69,7 +69,10 @@ def _can_find(watch: TxOutIndex, mode: Mode) -> bool:
 
 
 def check_addition(watch: TxOutIndex, ways: frozenset[Mode], mode: Mode) -> None:
-    """Raise InexpressibleError if no mode can find both a list and new entries, which need one of the modes `ways`."""
+    """Raise InexpressibleError if no mode can find both the entries in `watch` and new entries.
+
+    `ways` are the modes that can find the new entries.
+    """
     if mode is Mode.AUTO and len(ways) == 1 and not ways & ways_of(watch):
         (way,) = ways
         raise InexpressibleError(

@@ -15,9 +15,9 @@ from spvfilter.protocol import HEADER_SIZE
 BLOCKS = 144
 """Number of blocks below the tip whose rates are kept: about a day's worth (our choice)."""
 _INITIAL_DOWNLOAD = 9_000_000
-"""A node in its initial download states a rate above this one, in satoshi per 1,000 virtual bytes.
+"""A rate above this shows that a node is in its initial download (satoshi per 1,000 virtual bytes).
 
-Core rounds MAX_MONEY to 9,170,997 (policy/fees FeeFilterRounder).
+Core then announces MAX_MONEY, rounded to 9,170,997 (policy/fees FeeFilterRounder).
 """
 
 
@@ -56,7 +56,7 @@ class RecentRates:
         return height > self._chain.height - BLOCKS
 
     def add(self, rate: BlockFeeRate) -> None:
-        """Store a rate, and drop those of blocks that are too deep."""
+        """Store a rate, and drop the rates of blocks that are now too deep."""
         self._rates[rate.height] = rate
         for height in [height for height in self._rates if not self.wants(height)]:
             del self._rates[height]

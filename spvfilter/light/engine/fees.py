@@ -1,4 +1,4 @@
-"""The fee floor, below which peers do not accept transactions (BIP-133), and a check of the wallet's transactions."""
+"""The fee floor, below which peers do not accept transactions (BIP-133), and a check of transactions against it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.store.txcheck import FeeLimits
 from spvfilter.transaction import Transaction
 
-if TYPE_CHECKING:  # the peers need nothing of a client that does not run
+if TYPE_CHECKING:  # so that a program without a running client need not load the peers
     from spvfilter.light.engine.peers import Peer
 
 
@@ -21,7 +21,7 @@ def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
     two middle values.
 
     Returns:
-        The fee floor, or None if no ready peer sent a feefilter message.
+        The fee floor, or None if no ready peer has sent a feefilter message.
     """
     told: dict[str, int] = {}
     for peer in peers:
@@ -33,7 +33,7 @@ def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
 
 
 def fee_limits(peers: Iterable[Peer]) -> FeeLimits | None:
-    """Return the lowest and highest fee rates that ready peers require, if they accept transactions; None if none do.
+    """Return the lowest and highest fee rates that ready peers require; None if no ready peer accepts transactions.
 
     A peer that has sent no feefilter message counts as 0.
     """

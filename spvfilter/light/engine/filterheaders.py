@@ -4,7 +4,7 @@ Filter headers are chained, so a header commits to all filters below it. A peer 
 it gives the same header.
 
 If a peer gives a different header, the engine finds the first block where they differ and judges it. If the block
-proves a filter false, the engine bans the peers that committed to it, and takes back their headers.
+proves a filter false, the engine bans the peers that committed to it, and discards their headers.
 
 Often, a block proves neither filter false. The engine then bans nobody and takes no majority vote. It fetches the whole
 block and searches it, regardless of its filters. It does the same with every later block for which the two filters
@@ -37,13 +37,13 @@ from spvfilter.store.filters import CompactFilterBatch
 
 T = TypeVar("T")
 
-_PIPELINE = 4  # Open requests for filter headers to one peer.
+_PIPELINE = 4  # Outstanding requests for filter headers to one peer.
 
-# The other peers are heard after this many more blocks, and always at the tip.
+# The other peers are asked after this many more blocks, and always at the tip.
 _HEAR_EVERY = 10 * _PERIOD
-MAX_UNDECIDED = 20  # Undecided blocks of a peer, after which its dispute ends (our choice).
+MAX_UNDECIDED = 20  # Most undecided blocks in a peer's dispute before it ends (our choice).
 
-# An ended dispute is resumed this many blocks below our last filter header: the blocks of a day (our choice).
+# An ended dispute resumes this many blocks below our last filter header: a day's blocks (our choice).
 MAX_RESUMED = 144
 MAX_DISPUTERS = 1_000  # Latest addresses with remembered disputes (our choice).
 
@@ -69,13 +69,13 @@ class _PeerFilterHeaders:
     """Filter headers that a peer has stated."""
 
     agreed: int = -1
-    """Height up to which they are equal to ours."""
+    """Height up to which they agree with ours."""
     divergence: _Divergence | None = None
     is_asked: bool = False
-    """True if a question to the peer is open, or a block is being judged."""
+    """True if a request to the peer is outstanding, or a block is being judged."""
     moved: Change = field(default_factory=lambda: Change("our filter headers or the peer's chain to move"))
     task: Task[None] | None = None
-    """Compares its filter headers with ours."""
+    """The task that compares the peer's filter headers with ours."""
 
 
 class _Difference(NamedTuple):
@@ -108,7 +108,7 @@ class FilterHeaders:
         self._stated: dict[Peer, _PeerFilterHeaders] = {}
         self._leader: Peer | None = None
         self._next = 0  # First height of the next request to the leader.
-        self._undecided: dict[str, set[bytes]] = {}  # Blocks that a peer disputed without a decision, by its address.
+        self._undecided: dict[str, set[bytes]] = {}  # Blocks disputed by a peer that were not decided, by its address.
         # Height up to which blocks count as undecided for a peer that disputed too many, by its address.
         self._ended: dict[str, int] = {}
         # When the last supporter of our filter headers was gone, while a peer gives another chain.
@@ -173,7 +173,7 @@ class FilterHeaders:
         self._limit(height)
 
     def on_taken_back(self, call: Callable[[int], None]) -> None:
-        """Call `call` with a height whenever our filter headers above it are taken back."""
+        """Call `call` with a height whenever our filter headers above it are discarded."""
         self._on_taken_back.append(call)
 
     def _limit(self, height: int) -> None:
@@ -216,7 +216,7 @@ class FilterHeaders:
         tasks.run()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
-        # A peer that contradicted ours and is gone leaves doubt, until three groups support ours.
+        # A peer that contradicted our headers and is gone leaves doubt until three groups support ours.
         if self._coverage.filter_disputes or self._coverage.forgotten:
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
@@ -229,11 +229,11 @@ class FilterHeaders:
         return ranked[number - 1] if len(ranked) >= number else -1
 
     def _check_supporters(self) -> None:
-        """Take our filter headers back if they have no supporter left and a peer gives another chain.
+        """Discard our filter headers if they have no supporter left and a peer gives a different chain.
 
-        Each former supporter may come back in a moment, and then all blocks would be searched twice. The engine waits
-        `answer_s` first. It also switches if the supporters cannot extend our headers, but a peer with another chain
-        can. The wait then doubles with each switch.
+        A former supporter may come back in a moment, and then all blocks would be searched twice, so the engine first
+        waits `answer_s`. It also switches if the supporters cannot extend our headers, but a peer with a different
+        chain can. In that case, the wait doubles with each switch.
         """
         diverging = {
             peer: stated.divergence.first for peer, stated in self._stated.items() if stated.divergence is not None
@@ -277,14 +277,14 @@ class FilterHeaders:
         )
 
     def _take_back(self, height: int) -> None:
-        """Take back our filter headers from a height on, and the search that used them."""
+        """Discard our filter headers at and above a height, and the search that used them."""
         context = self._context
         context.rows.cut(height - 1)
         context.books.change_filters(CompactFilterBatch(fork=height - 1))
         context.books.searches.doubt(height)
         self._leader = None
         self._limit(height - 1)
-        self._ended.clear()  # otherwise a liar could have each of the blocks since searched whole
+        self._ended.clear()  # otherwise a liar could have every later block searched whole
         for call in self._on_taken_back:
             call(height - 1)
         context.changed()
@@ -309,7 +309,7 @@ class FilterHeaders:
             stop = context.chain.hash_at(end)
             asked = self._questions.ask_hashes(leader, first, end, stop)
             if asked is None:
-                return  # the same question is open already
+                return  # the same request is already outstanding
             asked.then(partial(self._take, leader, first, stop, asked))
             self._next = end + 1
 
@@ -332,7 +332,7 @@ class FilterHeaders:
         return max(able, key=rank, default=None)
 
     def _take(self, peer: Peer, first: int, stop: bytes, answer: Wait[Stated]) -> None:
-        """Record a peer's filter hashes of the blocks from a height on, if they follow ours. Raises LieError."""
+        """Record a peer's filter hashes for the blocks starting at `first`, if they follow ours. Raises LieError."""
         context, (previous, hashes) = self._context, answer.result()
         end = first + len(hashes) - 1
         if context.rows.height != first - 1 or end > context.chain.height or context.chain.hash_at(end) != stop:
@@ -363,7 +363,7 @@ class FilterHeaders:
     # Hearing
 
     async def _hear(self, peer: Peer) -> None:
-        """Compare a peer's filter headers with ours until it leaves: our latest one, or in dispute block by block."""
+        """Compare a peer's filter headers with ours until it disconnects: the latest, or in dispute block by block."""
         stated = self._stated_by(peer)
         while True:
             first, last = await stated.moved.until(partial(self._due, peer, stated))
@@ -385,7 +385,7 @@ class FilterHeaders:
         return (first, last) if first <= last and not divergence.is_ended else None
 
     async def _hear_latest(self, peer: Peer, stated: _PeerFilterHeaders, height: int) -> None:
-        """Ask for the peer's filter header at a height. If it is not ours, judge the first block of difference."""
+        """Ask for the peer's filter header at a height. If it differs from ours, judge the first block that differs."""
         context, rows = self._context, self._context.rows
         stop = context.chain.hash_at(height)
         answer = await self._answer(stated, self._questions.ask_hashes(peer, height, height, stop))
@@ -404,7 +404,7 @@ class FilterHeaders:
             await self._judge(peer, found)
 
     async def _locate(self, peer: Peer, below: int, above: int, header: bytes) -> _Difference | None:
-        """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
+        """Find the first block above height `below`, up to `above`, where a peer's filter header differs from ours.
 
         Returns None if our headers have changed in the meantime. Raises LieError if the peer contradicts itself.
         """
@@ -431,7 +431,7 @@ class FilterHeaders:
             is_false = below < 0 or theirs[-1] != header or told not in (None, answer.previous)
             if is_false or stated.agreed >= below:
                 raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
-            return None  # heard again
+            return None  # the peer is asked again
         for height, (digest, their) in enumerate(zip(answer.hashes, theirs, strict=True), below + 1):
             if their != rows.header_at(height):
                 return _Difference(height, digest, their)
@@ -462,7 +462,7 @@ class FilterHeaders:
         context.changed()
 
     async def _answer(self, stated: _PeerFilterHeaders, asked: Wait[T] | None) -> T | None:
-        """Return the answer to a question; None if it was not sent, because the same question is open already."""
+        """Return the answer to a request; None if it was not sent because the same one is already outstanding."""
         if asked is None:
             return None
         stated.is_asked = True
@@ -479,13 +479,13 @@ class FilterHeaders:
         )
 
     def _resume_ended(self, stated: _PeerFilterHeaders) -> None:
-        """Resume the ended dispute of a peer if our filter headers are at the tip."""
+        """Resume a peer's ended dispute if our filter headers have reached the tip."""
         divergence, is_at_tip = stated.divergence, self._context.rows.height == self._context.chain.height
         if divergence is not None and divergence.is_ended and is_at_tip and not stated.is_asked:
             self._resume(divergence)
 
     def _resume(self, divergence: _Divergence) -> None:
-        """Resume an ended dispute: judge the latest blocks. The earlier blocks stay in doubt."""
+        """Resume an ended dispute by judging the latest blocks. The earlier blocks remain in doubt."""
         divergence.is_ended, height = False, self._context.rows.height
         divergence.resumed = height if divergence.resumed is None else max(divergence.resumed, height - MAX_RESUMED)
         if divergence.compared < divergence.resumed:
@@ -497,7 +497,7 @@ class FilterHeaders:
     async def _judge(self, peer: Peer, found: _Difference) -> None:
         """Judge a block for which a peer commits to a different filter from ours.
 
-        If the dispute of the peer ended above this block, it is not judged again.
+        If the peer's dispute ended above this block, the block is not judged again.
         """
         context, stated, height = self._context, self._stated_by(peer), found.height
         if height <= self._ended.get(peer.address, -1) and (
@@ -547,7 +547,7 @@ class FilterHeaders:
                 self._end_dispute(case.peer, case.height)
 
     def _undecided_of(self, address: str) -> set[bytes]:
-        """Blocks that a peer disputed without a decision."""
+        """Blocks that a peer disputed and that were not decided."""
         found = self._undecided[address] = self._undecided.pop(address, set())
         while len(self._undecided) > MAX_DISPUTERS:
             del self._undecided[next(iter(self._undecided))]
@@ -556,8 +556,8 @@ class FilterHeaders:
     def refute(self, height: int, lie: LieError) -> None:
         """Ban the supporters of our filter at a height, because the block proves it false.
 
-        Our filter headers are discarded from the first disputed block on, because the supporters may have lied there as
-        well.
+        Our filter headers are discarded, starting at the first disputed block, because the supporters may have lied
+        there as well.
         """
         for supporter in self.supporters(height):
             self._context.pool.drop(supporter, lie, self._context.now)
@@ -570,9 +570,9 @@ class FilterHeaders:
             books.searches.rewind(height - 1)
 
     def _end_dispute(self, peer: Peer, height: int) -> None:
-        """End a dispute in which no block decides: drop the chain with fewer supporters for a while.
+        """End a dispute that no block decides: for a while, drop the peers on the side with fewer supporters.
 
-        That does not prove the other chain. All blocks from the first disputed one on are in doubt.
+        That does not prove the other side right. All blocks starting at the first disputed one are in doubt.
 
         If both chains have equally many network groups, the engine drops one peer for a substitute. Without a
         substitute, all peers stay, and the comparison pauses. Later blocks are compared again, even if dropped peers
@@ -584,7 +584,7 @@ class FilterHeaders:
         )
         blocks = f"block {height} and the {MAX_UNDECIDED} before it"
         error = UselessPeerError(
-            f"commits to different filters than other peers for {blocks}, and no block shows which ones are right"
+            f"commits to different filters from other peers for {blocks}, and no block shows which ones are right"
         )
         assert stated.divergence is not None
         stated.divergence.is_ended, stated.divergence.resumed, supporters = True, until, self.supporters(height)
@@ -593,7 +593,7 @@ class FilterHeaders:
         }
         balance = len({other.group for other in diverging}) - len(
             {supporter.group for supporter in supporters}
-        )  # difference in network groups
+        )  # difference in the number of network groups
         first, last = min(each.first for each in diverging.values()), context.rows.height
         if balance > 0:
             for supporter in supporters:

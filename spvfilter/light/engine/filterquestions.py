@@ -1,4 +1,4 @@
-"""Open questions about compact filters (BIP-157), and the checks of their answers."""
+"""Outstanding requests for compact filters (BIP-157), and the checks on the answers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, HASH_SIZE
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 
 MAX_REPEATED = 100
-"""Number of answered questions of one peer for which later answers are ignored (our choice)."""
+"""Number of requests that one peer has answered and for which later answers are ignored (our choice)."""
 
 
 class Stated(NamedTuple):
-    """Filter headers of successive blocks, as a peer gives them."""
+    """Filter headers of successive blocks, as stated by a peer."""
 
     previous: bytes
     """The filter header before the first block."""
@@ -37,54 +37,56 @@ class _Flight:
 
     blocks: Sequence[bytes]
     hashes: Sequence[bytes]
-    """Filter hashes of these blocks, as the peer stated them."""
+    """Filter hashes of these blocks, as stated by the peer."""
     answer: Wait[list[bytes]]
     data: list[bytes]
-    """The filters that have come, each in its place."""
+    """The filters that have arrived, each in its place. The other places contain empty bytes."""
     missing: int
-    """The number of filters that have not come."""
+    """The number of filters that have not arrived."""
 
 
 @dataclass(slots=True, eq=False)
 class _Range:
-    """A question for the filter hashes of successive blocks."""
+    """A request for the filter hashes of successive blocks."""
 
     message: GetCFHeaders
     due: int
     """The number of filter hashes."""
     answer: Wait[Stated]
     probe_at: float
-    """When the next ping tests whether the peer ignores the question (monotonic seconds)."""
+    """When the next ping tests whether the peer has ignored the request (monotonic seconds)."""
     wait_s: float
-    """Seconds from the question or the last such ping to the next ping."""
+    """Seconds from the request, or from the last such ping, to the next ping."""
     repeats: int = 0
-    """How often the question was asked again."""
+    """How often the request has been sent again."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """Open questions of one peer."""
+    """One peer's outstanding requests."""
 
     checkpoints: dict[bytes, tuple[int, Wait[Sequence[bytes]]]] = field(default_factory=dict)
-    """The number of filter headers due, and the answer, by stop hash."""
+    """The number of filter headers due, and the Wait for them, by stop hash."""
     ranges: dict[bytes, _Range] = field(default_factory=dict)
-    """Questions for filter hashes, by stop hash."""
+    """Requests for filter hashes, by stop hash."""
     repeated: dict[bytes, int] = field(default_factory=dict)
-    """How often questions that the peer has answered were asked again, by stop hash, the latest last."""
+    """How many answers may still follow to requests that were sent again before the peer answered.
+
+    Keys are stop hashes, the latest last."""
     filters: dict[bytes, tuple[_Flight, int]] = field(default_factory=dict)
-    """The flight of a filter and its place there, by block hash."""
+    """The flight that contains a filter, and the filter's place in it, by block hash."""
     flights: int = 0
 
     def take(self, flight: _Flight, place: int, blocks: list[bytes], data: list[bytes]) -> int:
-        """Take filters, the first of them due at `place` of a flight, in order and up to the first false one.
+        """Store filters in a flight, starting at `place`, and stop before the first false one.
 
         Returns:
-            The number of filters that were taken.
+            The number of filters that were stored.
         """
         size = min(len(blocks), len(flight.blocks) - place)
         run = blocks[:size]
         if [*map(self.filters.get, run)] != [*zip(repeat(flight), range(place, place + size), strict=False)]:
-            size, run = 1, blocks[:1]  # another order, or a filter that was not requested or belongs to another flight
+            size, run = 1, blocks[:1]  # a different order, or a filter that was not requested here
         hashes, due = filter_hashes(data[:size]), flight.hashes[place : place + size]
         if hashes != b"".join(due):
             size = next(
@@ -98,10 +100,10 @@ class _Open:
 
 
 class FilterQuestions:
-    """Sends questions about filters. Each returns a Wait for the answer, or None if the same question is open already.
+    """Sends requests for filters. Each returns a Wait for the answer; None if the same request is already outstanding.
 
-    A question whose asker has lost interest stays open: its answer is not a lie. If the peer leaves, the Wait never
-    comes.
+    A request remains outstanding even if nobody needs the answer any more, because the answer is not a lie. If the peer
+    disconnects, the Wait never completes.
     """
 
     def __init__(self, context: Context) -> None:
@@ -110,11 +112,11 @@ class FilterQuestions:
         context.pool.on_gone(lambda peer: self._open.pop(peer, None))
 
     def flights(self, peer: Peer) -> int:
-        """The number of flights of filters that a peer has been asked for and has not sent yet."""
+        """The number of flights that were requested from a peer and have not arrived in full yet."""
         return self._of(peer).flights
 
     def owes(self, peer: Peer, block_hash: bytes) -> bool:
-        """True if a peer has been asked for the filter of a block and has not sent it yet."""
+        """True if the filter of a block was requested from this peer and has not arrived yet."""
         return block_hash in self._of(peer).filters
 
     def _of(self, peer: Peer) -> _Open:
@@ -126,7 +128,7 @@ class FilterQuestions:
     # Asking
 
     def ask_checkpoints(self, peer: Peer, height: int, stop: bytes) -> Wait[Sequence[bytes]] | None:
-        """Ask for the filter headers of heights 1,000, 2,000 … up to a block."""
+        """Ask for the filter headers of blocks 1,000, 2,000 … up to the block at `height`, whose hash is `stop`."""
         owed = self._of(peer)
         if stop in owed.checkpoints:
             return None
@@ -136,9 +138,9 @@ class FilterQuestions:
         return answer
 
     def ask_hashes(self, peer: Peer, first: int, last: int, stop: bytes) -> Wait[Stated] | None:
-        """Ask for filter hashes of at most 2,000 blocks. `stop` is the hash of the last block.
+        """Ask for the filter hashes of at most 2,000 blocks. `stop` is the hash of the last block.
 
-        A question up to the same block is the same question.
+        Requests with the same last block count as the same request.
         """
         owed = self._of(peer)
         if stop in owed.ranges:
@@ -153,9 +155,9 @@ class FilterQuestions:
     def ask_filters(
         self, peer: Peer, first: int, blocks: Sequence[bytes], hashes: Sequence[bytes]
     ) -> Wait[list[bytes]] | None:
-        """Ask for the filters of successive blocks from a height on. The peer stated their `hashes`.
+        """Ask for the filters of successive blocks. The first has height `first`, and the peer stated their `hashes`.
 
-        A question that contains one of these blocks is the same question.
+        A request that shares a block with an outstanding one counts as the same request.
         """
         owed = self._of(peer)
         if any(map(owed.filters.__contains__, blocks)):
@@ -169,9 +171,9 @@ class FilterQuestions:
         return answer
 
     def advance(self) -> None:
-        """Ask again for filter hashes if a peer ignores the question, as Core does while its index lags.
+        """Request filter hashes again if a peer ignored the request, as Core does while its index lags.
 
-        A ping shows it: a pong without an answer before it means that the peer does not have the filters yet.
+        A ping shows this: if the pong arrives before the answer, the peer does not have the filters yet.
         """
         now = self._context.now.monotonic
         for peer, owed in self._open.items():
@@ -189,7 +191,7 @@ class FilterQuestions:
     # Answers
 
     def take(self, peer: Peer, message: CFilter | CFHeaders | CFCheckpt) -> None:
-        """Take an answer. Raises LieError if it answers no open question."""
+        """Process an answer. Raises LieError if it is false, or if no outstanding request matches it."""
         if message.filter_type != BASIC_FILTER_TYPE:
             raise LieError(f"filters of type {message.filter_type}", cause=Lie.UNASKED_FILTER)
         match message:
@@ -203,9 +205,9 @@ class FilterQuestions:
                 assert_never(message)
 
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take filters, each with the hash of its block.
+        """Process filters, each with the hash of its block.
 
-        Raises LieError as `take` does, but takes the filters before the false one.
+        Raises LieError as `take` does, but keeps the filters before the false one.
         """
         owed, heard = self._of(peer), dict[_Flight, None]()
         blocks, data = map(list, zip(*filters, strict=True))
@@ -228,7 +230,7 @@ class FilterQuestions:
                 self._context.pool.heard(peer, ("cfilter", each), self._context.now)
 
     def _finish(self, peer: Peer, owed: _Open, flight: _Flight) -> None:
-        """Handle a flight whose filters have all come."""
+        """Handle a flight whose filters have all arrived."""
         owed.flights -= 1
         self._context.pool.answered(peer, ("cfilter", flight), self._context.now)
         self._context.changed()
@@ -238,7 +240,7 @@ class FilterQuestions:
         owed, stop = self._of(peer), message.stop_hash
         question, where = owed.ranges.get(stop), f"up to block {hash_to_hex(stop)}"
         is_fitting = question is not None and len(message.filter_hashes) == question.due
-        if not is_fitting and owed.repeated.get(stop, 0):  # it was slow, and answers an earlier question each time
+        if not is_fitting and owed.repeated.get(stop, 0):  # it was slow, and answers an earlier copy of the request
             owed.repeated[stop] -= 1
             return
         if question is None:

@@ -10,7 +10,7 @@ from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 
 _SIZE = 32  # bytes of a hash
 _BLOCKS = 2_048
-"""Blocks of a segment (our choice)."""
+"""Number of blocks in a segment (our choice)."""
 _PIECE = _SIZE * _BLOCKS
 
 
@@ -25,17 +25,17 @@ class _Segment:
 
 
 _SEGMENTS: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
-"""Segments of all clients of the process by their last filter header, which commits to everything below.
+"""Segments of all clients in this process, by their last filter header, which commits to everything below it.
 
-A segment is freed with the last client that uses it.
+A segment is freed along with the last client that uses it.
 """
 
 
 class FilterRows:
-    """Filter hashes from the genesis block on. Each filter header follows from those below it (BIP-157)."""
+    """Filter hashes, starting at the genesis block. Each filter header follows from the hashes up to it (BIP-157)."""
 
     def __init__(self, pieces: Iterable[bytes] = ()) -> None:
-        """`pieces` are the saved filter hashes, 32 bytes each, any number per item."""
+        """`pieces` contain the saved filter hashes, 32 bytes each. One piece may contain any number of them."""
         self._segments: list[_Segment] = []
         self._hashes = bytearray()  # after the segments
         self._headers = bytearray()
@@ -44,11 +44,11 @@ class FilterRows:
 
     @property
     def height(self) -> int:
-        """Height of the last block with a known filter header; -1 for none."""
+        """Height of the last block with a known filter header; -1 if there is none."""
         return _BLOCKS * len(self._segments) + len(self._headers) // _SIZE - 1
 
     def header_at(self, height: int) -> bytes:
-        """The filter header at a height; 32 zeros at height -1."""
+        """The filter header at a height; 32 zero bytes at height -1."""
         if height < 0:
             return GENESIS_PREVIOUS_FILTER_HEADER
         number = min(height // _BLOCKS, len(self._segments))
@@ -61,7 +61,7 @@ class FilterRows:
         return b"".join(self.hashes(height, height))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The filter hashes at a range of heights."""
+        """The filter hashes from height `first` to `last`."""
         found = list[bytes]()
         for number in range(min(first // _BLOCKS, len(self._segments)), len(self._segments) + 1):
             base = _BLOCKS * number
@@ -79,7 +79,7 @@ class FilterRows:
         self._seal()
 
     def _seal(self) -> None:
-        """Move whole segments out of the buffers, and share them."""
+        """Move complete segments out of the buffers, and share them."""
         at = 0
         while len(self._headers) - at >= _PIECE:
             made = _Segment(bytes(self._hashes[at : at + _PIECE]), bytes(self._headers[at : at + _PIECE]))

@@ -30,9 +30,9 @@ class _Sighted(NamedTuple):
     """A foreign unconfirmed transaction whose scripts are wanted."""
 
     number: int
-    """Number of the sighting, from 1."""
+    """Number of the sighting, counted from 1."""
     height: int
-    """Searched height when it was first seen. Its scripts are looked up only in blocks above this height."""
+    """Height up to which blocks had been searched when it was first seen. Its scripts are looked up only above."""
     scripts: tuple[bytes, ...]
     """The scripts that it pays and spends."""
 
@@ -44,8 +44,8 @@ class FilterScripts:
     transaction reveal the spent scripts, except for taproot, bare scripts, and hashes of scripts that do not end in a
     signature check.
 
-    The scripts of foreign transactions are limited in number, matched only against later blocks, and removed with their
-    transaction. Otherwise, an attacker who pays an address could choose which blocks the client fetches.
+    The scripts of foreign transactions are limited in number, matched only against later blocks, and removed along with
+    their transaction. Otherwise, an attacker who pays an address could choose which blocks the client fetches.
     """
 
     def __init__(self, books: Books) -> None:
@@ -64,7 +64,7 @@ class FilterScripts:
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
     def entries_removed(self, change: Renumbering) -> None:
-        """Drop the scripts of removed entries. If an outpoint or a transaction uses one, the next `load` adds it again.
+        """Drop the scripts of removed entries. If an outpoint or a transaction uses one, the next `load` restores it.
 
         The other scripts stay, because a watch list with many keychains may have a million of them.
         """
@@ -132,7 +132,7 @@ class FilterScripts:
                 self._overlay[txid] = _Sighted(self._number, record.first_height, scripts)
 
     def _fresh_own(self) -> Sequence[TxRecord]:
-        """Return the wallet's own transactions without a block that have changed since the last call; at first, all."""
+        """Return our unconfirmed transactions that have changed since the last call. The first call returns all."""
         found = [record for record in map(self._books.judgement.own_record, self._changed_own) if record is not None]
         self._changed_own.clear()
         if self._has_own:
@@ -141,10 +141,10 @@ class FilterScripts:
         return self._books.judgement.own_records()
 
     def queries(self, done: Position, last: int) -> Callable[[], list[tuple[int, GcsQuery]]] | None:
-        """Return a function that makes the queries for blocks up to a height; None if no scripts are new for them.
+        """Return a function that makes the queries for blocks up to a height, or None if no scripts are new to them.
 
-        Each query comes with a height, and is only for the blocks above it. The function may run in a thread. Making a
-        query for a million scripts takes a second, so it is made once.
+        Each query comes with a height and is meant only for the blocks above it. The function may run in a thread.
+        Making a query for a million scripts takes a second, so it is made only once.
 
         Args:
             done: The scripts that were already looked up in these blocks.
@@ -176,7 +176,7 @@ class FilterScripts:
 
 
 def _scripts_of(raw: bytes) -> Iterator[bytes | None]:
-    """Yield the scripts that a transaction pays, and the scripts that its inputs show as spent."""
+    """Yield the scripts that a transaction pays, and the spent scripts that its inputs reveal."""
     span = Transaction.parse(raw).span
     for _, start, end in span.outputs:
         yield raw[start:end]

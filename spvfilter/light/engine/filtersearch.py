@@ -1,10 +1,10 @@
 """Search by compact filters: fetch filters in parallel, match them, and fetch matching blocks whole.
 
-The filters come from peers that support their headers, in parts of successive blocks. Several parts are under way. Each
-part is matched against all watched scripts, and later against scripts that became watched since.
+The filters come from peers that support their headers, in parts of successive blocks. Several parts are searched at the
+same time. Each part is matched against all watched scripts, and later against scripts that have been added since.
 
-The engine records blocks in order, once their filters were matched against all scripts. A block whose filter matches is
-a candidate: it must also have come whole.
+The engine records blocks in order, once their filters have been matched against all scripts. A block whose filter
+matches is a candidate, which must first be fetched whole.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.parts import Parts, whole
 from spvfilter.wallet.scanned import ScannedBlock, branches_of
 
-_AHEAD = 16  # Matching blocks that are fetched in advance.
-_MAX_PARTS = 16  # under way
+_AHEAD = 16  # Number of matching blocks to fetch in advance.
+_MAX_PARTS = 16  # at the same time
 _LARGE = 200_000  # A block of this many bytes is scanned in a thread.
 _ANY_HEIGHT = 1 << 32
 
@@ -55,9 +55,9 @@ class _Part:
     is_kept: bool = False
     """True if the filters came from the database."""
     is_missing: bool = False
-    """True if the database lacks the filters, so that peers are asked for them."""
+    """True if the database lacks the filters, so peers are asked for them."""
     matched: Position = field(default_factory=Position)
-    """The scripts that the filters were matched against."""
+    """The scripts against which the filters have been matched."""
     is_matching: bool = False
     """True while the filters are matched in a thread."""
     candidates: list[int] = field(default_factory=list)
@@ -67,7 +67,7 @@ class _Part:
     """When a peer was last asked."""
     moved: Change = field(default_factory=lambda: Change("filters, or more scripts to match them against"))
     task: Task[None] | None = None
-    """Gets the filters and matches them."""
+    """The task that gets the filters and matches them."""
 
     @property
     def last(self) -> int:
@@ -98,7 +98,7 @@ class FilterSearch:
         self.scripts: FilterScripts = FilterScripts(context.books)
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
-        self._raws: dict[bytes, tuple[int, bytes]] = {}  # height and bytes of candidates that have come, by hash
+        self._raws: dict[bytes, tuple[int, bytes]] = {}  # height and bytes of candidates that have arrived, by hash
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters
         self._large: Task[None] | None = None  # records a large block
         context.pool.on_gone(self._gone)
@@ -109,7 +109,7 @@ class FilterSearch:
             part.asked.discard(peer)
 
     def disconnect_to(self, height: int) -> None:
-        """Drop the parts above a height: blocks were disconnected, or their filter headers changed."""
+        """Drop the parts above a height, because blocks were disconnected or their filter headers have changed."""
         while self._parts and self._parts[-1].last > height:
             self._end(self._parts.pop())
         self._next = self._parts[-1].last + 1 if self._parts else 0
@@ -118,12 +118,12 @@ class FilterSearch:
         self._silent.forget_above(height)
 
     def entries_removed(self, change: Renumbering) -> None:
-        """Match all wanted scripts again, after the watch list has lost entries."""
+        """Match all wanted scripts again, after entries have been removed from the watch list."""
         self.scripts.entries_removed(change)
         self._drop_parts()
 
     def pause(self) -> None:
-        """Cancel requests under way, since blocks are now searched by BIP-37."""
+        """Cancel outstanding requests, because blocks are now searched by BIP-37."""
         self._drop_parts()
         self._raws.clear()
 
@@ -153,7 +153,7 @@ class FilterSearch:
                 context.changed()
 
     def advance(self, *, may_record: bool) -> None:
-        """Fetch, match and record as far as possible. Do not record while a witness has not answered yet."""
+        """Fetch, match and record as far as possible. `may_record` is False if a witness has not answered yet."""
         if self._context.out.is_backed_up:
             return
         cursor = self._context.books.cursor
@@ -173,7 +173,7 @@ class FilterSearch:
     # Filters
 
     def _fill(self) -> None:
-        """Begin as many parts as the peers may be asked for, and a few more."""
+        """Begin as many parts as may be requested from the peers, and a few more."""
         context, timeouts = self._context, self._context.options.timeouts
         most = min(timeouts.filter_flights * max(1, len(self._headers.members)) + 2, _MAX_PARTS)
         if not self._parts:
@@ -191,12 +191,12 @@ class FilterSearch:
         context.tasks.run()
 
     def _end(self, part: _Part) -> None:
-        """End the search of a part: it is recorded, or its blocks are searched in another way."""
+        """End the search of a part that has been recorded, or whose blocks are searched in a different way."""
         if part.task is not None:
             part.task.cancel()
 
     async def _search(self, part: _Part) -> None:
-        """Get the filters of a part from the database or from peers, and match them whenever there are more scripts.
+        """Get a part's filters from the database or from peers, and match them whenever scripts are added.
 
         `_ask` distributes the parts that the database lacks among the peers.
         """
@@ -222,19 +222,19 @@ class FilterSearch:
             part.matched = upto
 
     async def _kept(self, part: _Part) -> list[bytes] | None:
-        """Return the filters of a part if the database has them."""
+        """Return a part's filters if the database contains them, or None."""
         if part.first > self._kept_to:
             return None
         function = partial(_kept, first=part.first, digests=part.digests)
         return await self._context.out.looked_up(function, "filters in the database")
 
     def _to_match(self, part: _Part) -> tuple[list[bytes], Position] | None:
-        """Return the filters of a part, and the position of scripts that they were not matched against yet, or None."""
+        """Return a part's filters, and the current position if they have not been matched up to it; otherwise None."""
         upto = self.scripts.position
         return (part.filters, upto) if part.filters is not None and part.matched != upto else None
 
     def _match(self) -> None:
-        """Let the parts match filters that have come, and scripts that were added."""
+        """Let the parts match filters that have arrived, and scripts that were added."""
         for part in self._parts:
             part.moved.announce()
         self._context.tasks.run()
@@ -246,9 +246,9 @@ class FilterSearch:
         self._headers.refute(height, lie)
 
     def _ask(self) -> None:
-        """Request parts that were requested from no peer, or only from peers that stall.
+        """Request parts that have been requested from no peer, or only from peers that stall.
 
-        Then request slow parts from idle peers too.
+        Then also request slow parts from idle peers.
         """
         now, timeouts = self._context.now.monotonic, self._context.options.timeouts
         missing = [part for part in self._parts if part.is_missing and part.filters is None]
@@ -293,7 +293,7 @@ class FilterSearch:
     # Blocks
 
     def _candidates(self, part: _Part) -> Sequence[int]:
-        """Heights of the part's blocks that are fetched whole, ascending.
+        """Return, in ascending order, the heights of the part's blocks that are fetched whole.
 
         Their filters match, or are disputed. If a source says which outputs blocks spend, all blocks are fetched.
         """
@@ -334,7 +334,7 @@ class FilterSearch:
     # Recording
 
     def _record(self) -> None:
-        """Record blocks in order, up to the first block that has not been matched or has not come."""
+        """Record blocks in order, up to the first block that has not been matched or has not arrived."""
         while self._parts and (self._large is None or self._large.is_done):
             part = self._parts[0]
             if part.filters is None or part.is_matching or not self._record_part(part):
@@ -355,7 +355,7 @@ class FilterSearch:
             if part.matched != self.scripts.position:
                 self._match()
                 if part.matched != self.scripts.position:
-                    return False  # the match has added a script
+                    return False  # a match has added a script
             next_height = books.cursor + 1
             at = bisect_left(candidates, next_height)
             height = candidates[at] if at < len(candidates) else part.last + 1
@@ -387,7 +387,7 @@ class FilterSearch:
         return True
 
     async def _record_large(self, part: _Part, block: ScannedBlock) -> None:
-        """Scan a large block in a thread, and record it unless it is to be scanned again, by `_record`."""
+        """Scan a large block in a thread, and record it. If the scan is then out of date, `_record` repeats it."""
         context, books, table = self._context, self._context.books, self._context.books.watch.table
         assert block.raw is not None
         entries = len(table)
@@ -399,7 +399,7 @@ class FilterSearch:
             self._connect(part, block, hits)
 
     def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> bool:
-        """Record a block. Returns False if the next steps will do so, since it has many matches."""
+        """Record a block. Returns False if this is left to the next steps, because the block contains many matches."""
         context = self._context
         context.matches_left -= len(hits)
         if is_long(len(hits)):
@@ -437,7 +437,7 @@ def _scan(table: WatchTable, raw: bytes) -> tuple[list[Hit], dict[int, bytes]]:
 
 
 def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] | None:
-    """Return the filters with these hashes from a height on, or None if the database lacks one of them."""
+    """Return the filters with these hashes, starting at height `first`, or None if the database lacks one of them."""
     known = store.compact_filters
     last = first + len(digests) - 1
     if known.height < last or known.hashes(first, last) != list(digests):

@@ -17,14 +17,14 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders, SendHeaders
 
-# Number of blocks of one inv that are looked up. Core's answer to getblocks has as many (MAX_BLOCKS_RESULTS).
+# Number of blocks that are looked up for one inv: as many as Core's answer to getblocks contains (MAX_BLOCKS_RESULTS).
 MAX_ANNOUNCED = 500
 
-# Full messages of known headers that a peer may send (our choice). An honest peer does so if another peer was faster.
+# Full messages of known headers that a peer may send (our choice). Honest peers send them if another peer was faster.
 MAX_REPEATS = 50
 
-# From this height on, a peer that shares only the genesis block has another chain (our choice). Below, two miners may
-# race.
+# If our chain has at least this height, a peer that shares only the genesis block follows a different chain (our
+# choice). In a shorter chain, two miners may be racing.
 MIN_APART_HEIGHT = 7
 _KEY = "headers"
 
@@ -37,17 +37,17 @@ class _View:
     best: bytes = b""
     """Hash of the last block that the peer is known to have."""
     is_due: bool = False
-    """True if there is a reason to ask the peer, which waits for the pong or for a commit."""
+    """True if the peer is to be asked, after the pong or once the received headers are in the database."""
     awaits_commit: bool = False
-    """True if the peer is asked once the received headers are in the database. This limits the waiting commits."""
+    """True if the next request waits until the received headers are in the database, which limits pending commits."""
     wanted: Change = field(default_factory=lambda: Change("a reason to ask"))
     news: Change = field(default_factory=lambda: Change("new headers"))
     task: Task[None] | None = None
-    """Asks the peer for headers."""
+    """The task that asks the peer for headers."""
     told: int = -1
-    """Height up to which full messages of the peer have led."""
+    """Height that full messages from the peer have reached."""
     repeats: int = 0
-    """Full messages without a new header."""
+    """Number of full messages without a new header."""
     unconnected: int = 0
     is_future: bool = False
     """True if the last headers of the peer are ahead of our clock."""
@@ -55,7 +55,7 @@ class _View:
         None  # `best`, the tip, and the height of `best` in the chain of that tip; None if `best` is not in it
     )
     is_apart: bool = False
-    """True if its last headers follow the genesis block, and the best chain contains different ones there."""
+    """True if its last headers follow the genesis block, where the best chain contains different blocks."""
 
 
 class PeerHeaders:
@@ -73,7 +73,7 @@ class PeerHeaders:
         self._context = context
         self._moved = moved
         self._views: dict[Peer, _View] = {}
-        self._last_news = context.now.monotonic  # when a block came, or all peers were asked
+        self._last_news = context.now.monotonic  # when a block arrived, or all peers were asked
         context.pool.on_gone(self._gone)
 
     def _gone(self, peer: Peer) -> None:
@@ -114,7 +114,7 @@ class PeerHeaders:
         )
 
     def is_asked(self, peer: Peer) -> bool:
-        """True if a peer has yet to send headers, or is asked for more once the database or the peer has caught up."""
+        """True if a peer has not answered yet, or will be asked for more once it or the database has caught up."""
         view = self._views.get(peer)
         return _KEY in peer.questions or (view is not None and view.is_due)
 
@@ -127,16 +127,16 @@ class PeerHeaders:
     # Asking
 
     def greet(self, peer: Peer) -> None:
-        """Begin to follow the headers of a peer that has connected."""
+        """Start following the headers of a peer that has just connected."""
         salt = self._context.random.randbytes(16)
         self._views[peer] = _View(HeaderSync(self._context.chain, salt))
         self._context.out.send(peer.number, SendHeaders())
 
     async def _follow(self, peer: Peer, view: _View) -> None:
-        """Ask a peer for headers whenever there is a reason, one question at a time, until it leaves."""
+        """Ask a peer for headers whenever there is a reason, one request at a time, until it disconnects."""
         out = self._context.out
         while True:
-            if _KEY not in peer.questions:  # else the task was cancelled after a question, and begun again
+            if _KEY not in peer.questions:  # else the task was cancelled after a request, and started again
                 if not view.is_due:
                     await view.wanted.next()
                 if view.awaits_commit:
@@ -144,7 +144,7 @@ class PeerHeaders:
                 view.is_due = view.awaits_commit = False
                 self._send(peer, view)
             await First(out.fenced(peer.number), view.news.next())
-            if _KEY in peer.questions:  # the pong came, and no headers before it
+            if _KEY in peer.questions:  # the pong arrived, and no headers before it
                 self.take(peer, b"")
 
     def _send(self, peer: Peer, view: _View) -> None:
@@ -158,7 +158,11 @@ class PeerHeaders:
         self._context.changed()
 
     def advance(self) -> None:
-        """Ask peers with unknown headers: one first, the others when its headers have come or if it stalls."""
+        """Ask peers whose headers are not known yet: one at first, then the others.
+
+        The others are asked once the first has sent its headers, or if it stalls. If no block has arrived for a while,
+        all peers are asked.
+        """
         now, pool = self._context.now, self._context.pool
         for peer, view in list(self._views.items()):
             if view.task is None or view.task.is_done:
@@ -171,7 +175,7 @@ class PeerHeaders:
             timeouts = self._context.options.timeouts
             waited = max((now.monotonic - peer.since for peer in asked), default=0.0)
             is_answering = any(peer.silent_for(now.monotonic) < timeouts.stall_s for peer in asked)
-            # The peer answers, but maybe late each time. One more peer is asked after every `reply_s`.
+            # The peer is answering, but each answer may be late. One more peer is asked after every `reply_s`.
             alone = not pool.ready() and is_answering and len(asked) > waited / timeouts.reply_s
             for peer in greeting:
                 if not self.is_asked(peer) and not alone:
@@ -184,11 +188,11 @@ class PeerHeaders:
 
     @property
     def next_at(self) -> float:
-        """When to ask all peers if no block comes until then (monotonic seconds)."""
+        """When to ask all peers if no block arrives before then (monotonic seconds)."""
         return self._last_news + self._context.options.timeouts.stale_tip_s
 
     def ask(self, peer: Peer) -> None:
-        """Ask a peer for the headers after its last known header, unless a question is open."""
+        """Ask a peer for the headers after its last known header, unless such a request is already outstanding."""
         if _KEY in peer.questions:
             return
         view = self._views[peer]
@@ -203,7 +207,7 @@ class PeerHeaders:
                 self.ask(peer)
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
-        """Handle a peer's announcement of blocks by inv.
+        """Handle the blocks that a peer has announced in an inv message.
 
         Only the last blocks of a long list count, because an honest peer lists the highest last.
         """
@@ -220,7 +224,7 @@ class PeerHeaders:
     # Answers
 
     def take(self, peer: Peer, headers: bytes) -> None:
-        """Take the headers of one message (80 bytes each), requested or announced. Raises PeerError."""
+        """Process the headers in one message (80 bytes each), requested or announced. Raises PeerError."""
         view, context = self._views[peer], self._context
         try:
             update, headers = self._receive(peer, view, headers)
@@ -228,7 +232,7 @@ class PeerHeaders:
             if view.is_apart:
                 raise self._apart(peer) from None
             raise
-        if update is None:  # The headers do not connect, so they answer no request. Ask for the headers between.
+        if update is None:  # The headers do not connect, so they answer no request. Ask for those in between.
             self.ask(peer)
             return
         view.unconnected = 0
@@ -252,9 +256,9 @@ class PeerHeaders:
         context.changed()
 
     def _latest_time(self, peer: Peer) -> int:
-        """Return the time by which a peer's headers are judged (Unix time): ours.
+        """Return the current time against which a peer's headers are checked (Unix time).
 
-        On regtest it may be the peer's, because tests give nodes a clock of their own (Core's -mocktime).
+        This is our time. On regtest, it may be the peer's, because tests set nodes' clocks (Core's -mocktime).
         """
         now = self._context.now
         theirs = peer.clock_ahead(now) + now.monotonic if self._context.chain.network is REGTEST else now.wall
@@ -289,9 +293,9 @@ class PeerHeaders:
             view.news.announce()
 
     def _take_nothing(self, peer: Peer, view: _View) -> None:
-        """Handle an empty answer: the peer has no header after our locator.
+        """Handle an empty answer, which means that the peer has no header after our locator.
 
-        It does not have our tip, unless that is the genesis block.
+        The peer does not have our tip, unless that is the genesis block.
         """
         assert peer.profile is not None
         stated, chain = peer.profile.start_height, self._context.chain
@@ -310,7 +314,7 @@ class PeerHeaders:
         view.repeats += known <= view.told
         view.told = max(view.told, known)
         if view.repeats > MAX_REPEATS:
-            raise UselessPeerError(f"sends headers up to {hash_to_hex(view.best)} again and again")
+            raise UselessPeerError(f"keeps sending headers up to {hash_to_hex(view.best)}")
 
     def lack(self, peer: Peer) -> PeerError:
         """Return the error for a peer that is behind."""
@@ -324,12 +328,12 @@ class PeerHeaders:
         return UselessPeerError(f"does not know block {chain.height} of the best chain")
 
     def _apart(self, peer: Peer) -> PeerError:
-        """Return the error for a peer whose chain has no more work and shares only the genesis block."""
+        """Return the error for a peer whose chain does not have more work and shares only the genesis block."""
         chain, stated = self._context.chain, peer.profile.start_height if peer.profile is not None else 0
         advice = ""
-        if not chain.network.min_chain_work:  # a network for tests, whose nodes may begin a new chain
+        if not chain.network.min_chain_work:  # a test network, whose nodes may start a new chain
             advice = ". To follow this node, start with a new database (--db)"
         return UselessPeerError(
             f"has a different chain, of height {stated}: it lacks blocks 1 to {chain.height} of the chain that this"
-            f" client follows, and has no more work than that{advice}"
+            f" client follows, and does not have more work{advice}"
         )

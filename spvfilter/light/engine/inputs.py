@@ -1,6 +1,6 @@
 """Inputs of the light client's engine, reported by its shell.
 
-All inputs are plain values. `peer` is the number that the engine gave the connection in Connect.
+All inputs are plain values. `peer` is the number that the engine assigned to the connection in Connect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Instant(NamedTuple):
 class PeerConnected:
     """The handshake with a peer is complete.
 
-    `host` is the IP or onion address that the connection leads to, resolved from any name.
+    `host` is the IP or onion address to which the connection leads. A host name has been resolved.
     """
 
     peer: int
@@ -38,9 +38,9 @@ class PeerConnected:
     services: int
     """Bits of wire.Service."""
     start_height: int
-    """Height of its chain according to the peer's version message."""
+    """Height of the peer's chain, according to its version message."""
     relays: bool
-    """True if the peer takes transactions."""
+    """True if the peer accepts transactions."""
     wtxid_relay: bool
     """True if transactions are announced by wtxid (BIP-339)."""
     user_agent: str
@@ -100,7 +100,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of the Work or Read effect with this token. If its function raised, the value is the Exception."""
+    """The result of the Work or Read effect with this token. If its function raised an exception, `value` is that."""
 
     token: int
     value: object
@@ -108,7 +108,7 @@ class Worked:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The user requests a change of the watch list or of the searched blocks. The Done effect has the same token."""
+    """The user requests a change to the watch list or the searched blocks. The Done effect has the same token."""
 
     token: int
     request: Request
@@ -116,7 +116,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastAsked:
-    """The user wants to broadcast a transaction of the wallet (raw)."""
+    """The user wants to broadcast a transaction, given as its bytes."""
 
     raw: bytes
     input_values: tuple[int, ...] | None = None
@@ -124,9 +124,9 @@ class BroadcastAsked:
     is_private: bool = False
     """True if one new peer gets the transaction first."""
     call: int = 0
-    """Number of the waiting call: the Answer effect has the same number."""
+    """Number of the waiting call. The Answer effect has the same number."""
     parents: tuple[bytes, ...] = ()
-    """Transactions that are broadcast before it, which it may pay for."""
+    """Transactions to broadcast before it, whose fees it may pay."""
     is_forced: bool = False
     """True to broadcast it even if all peers will refuse it."""
     guest: str | None = None
@@ -137,15 +137,15 @@ class BroadcastAsked:
 
 
 class SeedAnswer(NamedTuple):
-    """Answer of a DNS seed."""
+    """A DNS seed's answer."""
 
     seed: str
     services: int
-    """Services that the hosts offer according to the seed (bits of wire.Service); 0 if it was not asked for any."""
+    """Services that the hosts offer according to the seed (bits of wire.Service); 0 if none were requested."""
     hosts: tuple[str, ...]
     """IPv4 and IPv6 addresses."""
     error: Exception | None = None
-    """Reason why there are no hosts."""
+    """Why the seed returned no hosts; None if it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,20 +166,20 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time given by the last Wake effect has come. Additional ticks do no harm."""
+    """The time given by the last Wake effect has been reached. Additional ticks do no harm."""
 
 
-# Work of one input, in units of about a microsecond (our choice). A single message that cannot be cut may be more.
+# Most work in one input, in units of about a microsecond (our choice). A message that cannot be split may take more.
 MAX_WORK = 2_000
-_CUT_AT = 2_000  # Items of a part of an inv, getdata or notfound.
-_ADDRESSES = 50  # Addresses of a part of an addr or addrv2.
+_CUT_AT = 2_000  # Most items in one part of an inv, getdata or notfound.
+_ADDRESSES = 50  # Most addresses in one part of an addr or addrv2.
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
-    """Yield the events of a peer's session as inputs, in order, except its beginning and end.
+    """Yield the events of a peer's session as inputs, in order. Its beginning and end are left out.
 
-    Each input takes the engine little work, so that its shell can do something else in between. `token_of` returns the
-    token for the nonce of a fence.
+    Each input causes the engine little work, so that the shell can do something else in between. `token_of` returns the
+    token of the fence with a given nonce, or None.
     """
     heard: list[wire.Received | wire.ReceivedFilters] = []
     work = 0

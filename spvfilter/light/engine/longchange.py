@@ -1,7 +1,7 @@
 """A change to the books that takes several steps, such as a block with thousands of payments to the wallet.
 
 Until it ends, the engine accepts no other input and commits nothing, so readers of the database see the state either
-before or after the change. If the process is killed, the next run also begins with one of these states.
+before or after the change. If the process is killed, the next run also starts from one of these two states.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from spvfilter.wallet.parts import Parts
 
 AT_ONCE = 200
-"""Matches and transactions processed in one step of five to ten milliseconds (our choice)."""
+"""Number of matches and transactions to process in one step, which takes 5 to 10 milliseconds (our choice)."""
 _MANY_MATCHES = 100
-"""Matches that are recorded in one step (our choice)."""
+"""Largest number of matches that are recorded in a single step (our choice)."""
 
 
 class LongChange:
@@ -22,11 +22,11 @@ class LongChange:
 
     @property
     def is_under_way(self) -> bool:
-        """True if a change has begun and not ended."""
+        """True if a change has begun and has not ended yet."""
         return self._parts is not None
 
     def begin(self, parts: Parts[None]) -> None:
-        """Begin a change. The step that calls this must not touch the books again: it ends with `advance`."""
+        """Begin a change. The step that calls this must not touch the books again, and ends with `advance`."""
         assert self._parts is None
         self._parts = parts
 
@@ -41,5 +41,5 @@ class LongChange:
 
 
 def is_long(matches: int) -> bool:
-    """True if a change of this many matches should take several steps."""
+    """True if a change with this many matches should take several steps."""
     return matches > _MANY_MATCHES

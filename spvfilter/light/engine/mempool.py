@@ -46,20 +46,20 @@ from spvfilter.wallet.queue import Queue
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
-MAX_ASKED = 5_000  # Open requests for transactions to a peer with a filter (our choice).
-MAX_ASKED_UNFILTERED = 625  # Open requests for transactions to a peer without a filter (our choice).
+MAX_ASKED = 5_000  # Most outstanding requests for transactions to a peer with a filter (our choice).
+MAX_ASKED_UNFILTERED = 625  # Most outstanding requests to a peer without a filter (our choice).
 _MAX_HEARD = 50_000  # Txids and wtxids that are remembered (our choice).
 _MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
 ASK_AFTER_S = 10.0
 """Seconds after which a peer in another network group is asked for a waiting transaction: two of Core's rounds."""
-_MAX_QUESTIONS = 100  # Open questions of this kind (our choice).
+_MAX_QUESTIONS = 100  # Most outstanding requests of this kind (our choice).
 _MAX_WORK = 20_000
-"""Work after which a step records no more transactions, in bytes of transactions: a few milliseconds (our choice)."""
+"""Work after which a step records no more transactions, in bytes of transactions; a few milliseconds (our choice)."""
 _EVENT_WORK = 300
-"""Work of an event, and of a transaction."""
+"""Work for an event, and for a transaction."""
 _LINK_WORK = 30
-"""Work of a record or an input that is walked: a transaction is judged with everything that it is linked to."""
-_WORK_S = 0.3e-6  # Processor time of a unit of work in seconds, on a slow machine of 2026.
+"""Work for each record or input that is visited, since a transaction is judged with everything linked to it."""
+_WORK_S = 0.3e-6  # Processor time in seconds for a unit of work, on a slow machine in 2026.
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
@@ -68,11 +68,11 @@ class _PeerInventory:
     """Announcements of one peer."""
 
     asked: dict[bytes, None] = field(default_factory=dict)
-    """Requested transactions that have not come, by txid or wtxid."""
+    """Requested transactions that have not arrived, by txid or wtxid."""
     announced: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))
     """Items that have not been requested yet; see _packed."""
     was_asked_for_all: bool = False
-    """True if the peer got a mempool message."""
+    """True if the peer was sent a mempool message."""
     heard: dict[bytes, None] = field(default_factory=dict)
     """Txids and wtxids that the peer announced, the latest last."""
     later: set[bytes] = field(default_factory=set)
@@ -101,10 +101,10 @@ class MempoolWatch:
         self._broadcaster = broadcaster
         self._relay = relay
         self._quorum = Quorum(context)
-        self._trusted: frozenset[str] = frozenset()  # Network groups whose announcement is enough, at the last look.
+        self._trusted: frozenset[str] = frozenset()  # Network groups whose announcement was enough at the last check.
         self._heeded: dict[bytes, None] = {}  # Txids of waiting transactions that peers may have announced since.
         self._ask_at: dict[bytes, float] = {}  # When to ask another peer for a waiting transaction, the earliest first.
-        self._asked: dict[bytes, Peer] = {}  # Peers that were asked and have not answered, by txid.
+        self._asked: dict[bytes, Peer] = {}  # Peers asked for a waiting transaction that have not answered, by txid.
         self._sender: tuple[bytes, Peer | None] = b"", None  # Wtxid of the latest recorded transaction, and its sender.
         self._senders: dict[bytes, Peer] = {}  # Senders of the queue's transactions, by wtxid.
         self._has_warned = False  # that a transaction did not fit
@@ -125,7 +125,7 @@ class MempoolWatch:
     # Announcements
 
     def announced(self, peer: Peer, items: Sequence[InvItem]) -> None:
-        """Take a peer's announcement of transactions."""
+        """Handle transactions that a peer has announced."""
         inventory = self._inventory(peer)
         items = [item for item in items if item.kind in _KINDS]
         for item in items:
@@ -152,8 +152,8 @@ class MempoolWatch:
         """Note transactions that the peer announced after the transaction that replaced them.
 
         A peer that never announced the replacement may just be late, unless no connected peer has announced it: nodes
-        that restart forget it. Each peer is heard only once about a transaction, because otherwise a few bytes could
-        move many matches back and forth.
+        forget it when they restart. Only a peer's first announcement of a transaction counts, because otherwise a few
+        bytes could move many matches back and forth.
         """
         books = self._context.books
         for item in items[-_MAX_ORDERED:]:
@@ -181,7 +181,7 @@ class MempoolWatch:
         return all(each.heard.keys().isdisjoint(ids) for each in self._inventories.values())
 
     def _heed(self, txid: bytes) -> None:
-        """Look at a waiting transaction, because another peer has it."""
+        """Examine a waiting transaction again, because another peer has it."""
         if txid in self._context.books.judgement.waiting:
             self._heeded[txid] = None
             self._context.changed()
@@ -226,7 +226,7 @@ class MempoolWatch:
         for txid in books.judgement.take_waiting():
             self._heeded[txid] = None
             self._ask_at[txid] = now + ASK_AFTER_S
-        if by_filter:  # a filter shows the wallet's scripts; a question would also show what others sent
+        if by_filter:  # a filter shows the wallet's scripts; a request would also show what others sent
             self._ask_at.clear()
             return
         due = [txid for txid, at in islice(self._ask_at.items(), _MAX_QUESTIONS) if at <= now]
@@ -243,7 +243,7 @@ class MempoolWatch:
             self._ask(peer, self._inventory(peer), [InvItem(InvType.WITNESS_TX, txid)])
 
     def _second_peer(self, groups: Collection[str]) -> Peer | None:
-        """A peer outside these network groups."""
+        """Return a random peer outside these network groups, or None if there is none."""
         peers = [peer for peer in self._context.pool.ready() if peer.relays and peer.group not in groups]
         return self._context.random.choice(peers) if peers else None
 
@@ -284,7 +284,7 @@ class MempoolWatch:
     # Transactions
 
     def take(self, peer: Peer, raw: bytes) -> None:
-        """Take a transaction from a peer.
+        """Process a transaction from a peer.
 
         Raises:
             LieError: The transaction was not requested, or no block can contain it.
@@ -331,7 +331,7 @@ class MempoolWatch:
             inventory.was_asked_for_all = False
             return
         self._senders[tx.wtxid] = peer
-        for raw in gone:  # it may come again
+        for raw in gone:  # each may be sent again
             left = Transaction.parse(raw)
             self._senders.pop(left.wtxid, None)
             self._ask_again(left.txid, left.wtxid)
@@ -340,7 +340,7 @@ class MempoolWatch:
             del self._heard[next(iter(self._heard))]
 
     def _ask_again(self, txid: bytes, wtxid: bytes) -> None:
-        """Request a transaction that was dropped again, from the other peers that announced it."""
+        """Request a dropped transaction again from the other peers that announced it."""
         ids = {txid, wtxid}
         for each in ids:
             self._heard.pop(each, None)
@@ -365,7 +365,7 @@ class MempoolWatch:
     def record(self) -> None:
         """Record some of the waiting transactions, once per step, after blocks.
 
-        The step must then let the change advance. Usually, it ends immediately.
+        The step must then let the change advance. Usually, the change ends immediately.
         """
         if not self._context.out.is_busy and self._has_work():  # else the next commit starts another round
             self._context.change.begin(self._recording())
@@ -380,7 +380,7 @@ class MempoolWatch:
             work += one
             if group is not None:
                 self._pace.charge(group, one * _WORK_S, self._context.now.monotonic)
-            for each in books.intake.take_turned_away():  # it may come again, announced by other groups
+            for each in books.intake.take_turned_away():  # other groups may announce it again
                 self._heard.pop(each, None)
             for ids in books.intake.take_wrong():
                 self._blame(*ids)
@@ -440,14 +440,14 @@ class MempoolWatch:
             heard = self._inventory(peer).heard
             for each in (txid, wtxid):
                 heard.pop(each, None)
-            if txid != wtxid or peer.serves(Service.WITNESS):  # another peer has stripped the witness
+            if txid != wtxid or peer.serves(Service.WITNESS):  # peers without segwit get it stripped
                 error = LieError(f"transaction {hash_to_hex(txid)}", cause=Lie.WRONG_SIGNATURE)
                 self._context.pool.drop(peer, error, self._context.now)
                 self._context.changed()
         self._ask_again(txid, wtxid)
 
     def _groups_of(self, ids: Collection[bytes], known: Collection[str]) -> list[str]:
-        """The network groups of peers that announced a transaction, after these known ones."""
+        """Return the network groups in `known`, then those of connected peers that announced the transaction."""
         heard = (peer.group for peer, each in self._inventories.items() if not each.heard.keys().isdisjoint(ids))
         return list(dict.fromkeys((*known, *heard)))
 
@@ -459,9 +459,9 @@ def _hashes(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _packed(item: InvItem) -> bytes:
-    """Pack an item for a transaction into one object: the hash (32 bytes) and the number of its kind.
+    """Pack an item for a transaction into one bytes object: the hash (32 bytes) and the number of its kind.
 
-    A peer may announce 50,000.
+    This saves memory, because a peer may announce 50,000 items.
     """
     return item.hash + bytes((_KINDS.index(item.kind),))
 

@@ -1,4 +1,4 @@
-"""Network groups: ranges of addresses that are likely to have the same owner. Also checks for public addresses."""
+"""Network groups: ranges of addresses that probably have the same owner. Also checks whether addresses are public."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def _linked_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None
 
 
 def dialling_group(host: str) -> str:
-    """Return the dialling group of a host. At most one address in each group is connected.
+    """Return the dialling group of a host. The client connects to at most one address in each group.
 
-    It is the network group, except for onion addresses and host names. Onion addresses have 16 groups (Core
-    netgroup.cpp): they cost nothing, so many prove as little as one, but a client without other addresses needs
-    several. Each host name forms its own group.
+    It is the network group, except for onion addresses and host names. Onion addresses form 16 groups (Core
+    netgroup.cpp): they cost nothing, so many of them prove as little as one, but a client that has no other addresses
+    needs several. Each host name forms its own group.
     """
     if (group := netgroup(host)) == NAMES:
         return host.lower()
@@ -113,9 +113,9 @@ def port_of(address: str) -> str:
 
 
 def is_public(host: str, net: int) -> bool:
-    """True if an IPv4 or IPv6 address is public and does not embed another address. An onion address is public.
+    """True if an IPv4 or IPv6 address is public and does not embed another address. Onion addresses are public.
 
-    All other networks are refused: I2P and CJDNS need routers, and Tor v2 no longer exists.
+    Addresses in all other networks are not: I2P and CJDNS need routers, and Tor v2 no longer exists.
     """
     if net == NetId.TORV3:
         return True
@@ -143,6 +143,6 @@ def is_sheltered(host: str) -> bool:
 def is_service_port(port: int) -> bool:
     """True if a port belongs to another service, or is below 1,024.
 
-    An attacker could announce such an address so that many clients connect to the service.
+    An attacker could announce such addresses to make many clients connect to the service.
     """
     return port < 1_024 or port in _SERVICE_PORTS

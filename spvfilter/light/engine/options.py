@@ -19,25 +19,25 @@ class Reach(Enum):
     DIRECT = "direct"
     """Also discovered IPv4 and IPv6 addresses. The client asks DNS seeds."""
     PROXIED = "proxied"
-    """Also discovered addresses and onion addresses. DNS seeds are not asked, as the proxy would not hide the query."""
+    """Also discovered addresses, including onion addresses. DNS seeds are not asked, since the proxy cannot hide it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerTimeouts:
-    """Timeouts for peers in seconds, and sizes of requests. Values are Core's unless marked "our choice"."""
+    """Timeouts for peers in seconds, and limits on requests. Values are Core's unless marked "our choice"."""
 
     reply_s: float = 120.0
     """Silence after a request before the peer is dropped."""
     stall_s: float = 2.0
     """Silence after a request before another peer that could answer is also asked."""
     answer_s: float = 30.0
-    """Time for an answer in parts, before other peers are also asked and nothing waits for it (our choice)."""
+    """Time for an answer in several parts, before other peers are also asked and nothing waits for it (our choice)."""
     retry_s: float = 1.0
     """Pause before a peer is tried again. It doubles with each failure, up to `max_retry_s` (our choice)."""
     max_retry_s: float = 300.0
     """Longest pause before a peer is tried again (our choice)."""
     ban_s: float = 86_400.0
-    """Time for which a peer is banned after a proven lie; Core's default for bans."""
+    """Time for which a peer is banned after a proven lie: Core's default for bans."""
     stale_tip_s: float = 1_800.0
     """Time without a new block before all peers are asked for headers again."""
     silence_s: float = 1_800.0
@@ -75,8 +75,8 @@ class Options:
     v2: V2Policy = V2Policy.OFF
     """When connections are encrypted (BIP-324)."""
     mempool_groups: int = 2
-    """Network groups that must announce a foreign unconfirmed transaction before it counts."""
+    """Number of network groups that must announce a foreign unconfirmed transaction before it counts."""
     spent_source: str | None = None
     """Name of the source of the outputs that blocks spend, for use in messages; None if there is none."""
     tweak_source: str | None = None
-    """Name of the source of the tweaks of blocks, for use in messages; None if there is none."""
+    """Name of the source of blocks' tweaks, for use in messages; None if there is none."""

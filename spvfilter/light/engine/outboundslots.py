@@ -25,9 +25,9 @@ class OutboundSlot(NamedTuple):
 
 
 def most_disputing(most: int) -> int:
-    """Return how many of `most` slots are reserved for peers that contradicted us.
+    """Return how many of `most` slots are reserved for peers that contradicted our filter headers.
 
-    If there are two slots, one is for such a peer, so that the client can compare the two.
+    If there are only two slots, one of them is, so that the client can compare two peers.
     """
     return max(most // 4, min(most // 2, 1))
 
@@ -98,7 +98,7 @@ class OutboundSlots:
         ]
 
     def _wanted(self) -> Sequence[str]:
-        """Addresses to connect because they contradict us, the most important first."""
+        """Addresses to connect to because they contradict us, the most important first."""
         disputing = self.disputing()
         return (
             wanted_of(disputing, {each.address for each in self._there}, self.most, makes_room=self.is_full)

@@ -1,4 +1,4 @@
-"""Effects of one step in order, and the calls to make once an effect has been carried out."""
+"""The effects of one step, in order, and the functions to call once an effect has been carried out."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from spvfilter.wire.transport import V2Policy
 T = TypeVar("T")
 
 COMMIT = "a commit"
-"""How a wait for a commit is named in the description of tasks."""
-MAX_UNCOMMITTED = 64  # With this many commits under way, no more blocks are searched.
+"""The name of a Wait for a commit in the descriptions of tasks."""
+MAX_UNCOMMITTED = 64  # With this many pending commits, no more blocks are searched.
 
 
 class Outbox:
@@ -58,13 +58,14 @@ class Outbox:
         add_notes: Callable[[], None] = lambda: None,
         mined: Iterable[bytes] = (),
     ) -> None:
-        """Collect the effects of these books.
+        """Start with no effects.
 
         Args:
             books: The books whose changes are committed.
             chain: The best chain.
-            journal: Numbers the events.
-            add_notes: Adds notes to the batch before each commit, so that a change and its note are in one commit.
+            journal: The journal that numbers the events.
+            add_notes: Function that adds notes to the batch before each commit, so that a change and its note are in
+                the same commit.
             mined: Txids of transactions whose blocks left the best chain.
         """
         self.journal = journal
@@ -76,11 +77,11 @@ class Outbox:
         self._events: list[Event] = []
         self._ends: list[End] = []
         self._tokens = 0
-        self._waiting: dict[int, Callable[[object], None]] = {}  # The key is the token of Work, Read or Fence.
-        self._fences: dict[int, set[int]] = {}  # Tokens of pongs that have not come, by peer.
+        self._waiting: dict[int, Callable[[object], None]] = {}  # by the token of Work, Read or Fence
+        self._fences: dict[int, set[int]] = {}  # tokens of pongs that have not arrived, by peer
         self._issued = 0  # commits
         self._durable = 0  # commits
-        self._after: deque[tuple[int, Callable[[], None]]] = deque()  # calls that wait for a commit
+        self._after: deque[tuple[int, Callable[[], None]]] = deque()  # calls that are waiting for a commit
 
     def take(self) -> list[Effect]:
         """Return the effects since the last call, including the commit of the books' changes."""
@@ -90,7 +91,7 @@ class Outbox:
         return effects
 
     def flush(self) -> None:
-        """Commit the changes of the books."""
+        """Commit the changes to the books."""
         self._tell_waiting(self._books.cursor)
         self.tell_foreign()
         self._add_notes()
@@ -99,13 +100,13 @@ class Outbox:
             self._effects.append(Commit(self._issued, batch))
 
     def _tell_waiting(self, cursor: int) -> None:
-        """Report the waiting connected block if the search has gone back below it, since it may be disconnected."""
+        """Report the connected block that is waiting if the search has moved below it, since it may be disconnected."""
         waiting = self.journal.connected
         if waiting is not None and waiting.height > cursor:
             self._events += self.journal.flush(self._books.batch)
 
     def tell_foreign(self) -> None:
-        """Report the foreign events so far. Until then, the account of a match must not change."""
+        """Report the foreign events that have been collected. Until then, the account of a match must not change."""
         for event in self._foreign.take():
             self._events += self.journal.put(event, self._books.batch, is_foreign=True)
 
@@ -115,7 +116,7 @@ class Outbox:
 
     @property
     def is_backed_up(self) -> bool:
-        """True if the database lags behind so far that the search should wait."""
+        """True if the database is so far behind that the search should wait."""
         return self._issued - self._durable >= MAX_UNCOMMITTED
 
     @property
@@ -125,7 +126,7 @@ class Outbox:
 
     @property
     def awaits_commit(self) -> bool:
-        """True if an action is waiting for commits under way to become durable."""
+        """True if an action is waiting for pending commits to become durable."""
         return bool(self._after)
 
     # Effects
@@ -145,7 +146,7 @@ class Outbox:
         self._effects.append(Send(peer, message))
 
     def fence(self, peer: int, then: Callable[[], None]) -> int:
-        """Call `then` once the peer has processed everything sent so far. `forget` cancels this with the token."""
+        """Call `then` once the peer has processed everything sent so far. Pass the token to `forget` to cancel this."""
         fences = self._fences.setdefault(peer, set())
 
         def came(_: object) -> None:
@@ -158,7 +159,7 @@ class Outbox:
         return token
 
     def fenced(self, peer: int) -> Wait[None]:
-        """Wait until the peer has processed everything sent so far. The wait ends with the connection."""
+        """Wait until the peer has processed everything sent so far. If it disconnects, the Wait never completes."""
         wait = Wait[None]("a pong")
         self.fence(peer, partial(wait.set, None))
         return wait
@@ -177,9 +178,9 @@ class Outbox:
         self._events.append(self.journal.start(run_id, clock_us, self._books.batch))
 
     def emit(self, *events: Event) -> None:
-        """Report events after all other effects of the step, so that the books' changes need only one commit.
+        """Report events after all other effects of the step, so that the changes to the books need only one commit.
 
-        Call this for an event of the books as soon as the books have changed, so that both are in the same commit.
+        Call this for an event of the books as soon as they have changed, so that both are in the same commit.
         """
         for event in events:
             if type(event) is BlockConnected and event.height < self._chain.height:
@@ -202,7 +203,7 @@ class Outbox:
             yield
 
     def tell_foreign_in_parts(self) -> Parts[None]:
-        """Report the foreign events so far, in parts."""
+        """Report the foreign events that have been collected, in parts."""
         for event in self._foreign.take():
             self._events += self.journal.put(event, self._books.batch, is_foreign=True)
             yield
@@ -218,7 +219,7 @@ class Outbox:
             self._events += self.journal.put(each, self._books.batch, is_foreign=is_foreign)
 
     def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Call a slow function in a thread, then call `then` with its result, or with the Exception that it raised."""
+        """Call a slow function in a thread, then call `then` with its result, or with the exception that it raised."""
         self._effects.append(Work(self._token(then), function))
 
     def read(self, function: Callable[[Store], object], then: Callable[[object], None]) -> None:
@@ -251,7 +252,7 @@ class Outbox:
         return wait
 
     def committed_all(self) -> Wait[None]:
-        """Wait until everything that the books have changed so far is durable."""
+        """Wait until all changes to the books so far are durable."""
         wait = Wait[None](COMMIT)
         self.after_commit(partial(wait.set, None))
         return wait
@@ -261,7 +262,7 @@ class Outbox:
         self._effects.append(Answer(call, txid, answer))
 
     def finish(self, token: int, value: object) -> None:
-        """Finish the request with this token. If it failed, the value is the Exception."""
+        """Finish the request with this token. If it failed, `value` is the exception."""
         self._effects.append(Done(token, value))
 
     def end(self, error: Exception) -> None:
@@ -280,7 +281,7 @@ class Outbox:
     # Results
 
     def done(self, token: int, value: object) -> None:
-        """Take a result. A token whose call was cancelled is ignored."""
+        """Pass on the result with this token. If its call was cancelled, the result is ignored."""
         then = self._waiting.pop(token, None)
         if then is not None:
             then(value)
@@ -290,7 +291,7 @@ class Outbox:
         self._waiting.pop(token, None)
 
     def after_commit(self, then: Callable[[], None]) -> None:
-        """Call `then` once everything that the books have changed so far is durable."""
+        """Call `then` once all changes to the books so far are durable."""
         self.flush()
         if self._durable >= self._issued:
             then()
@@ -298,14 +299,14 @@ class Outbox:
             self._after.append((self._issued, then))
 
     def committed(self, number: int) -> None:
-        """Note that commits up to a number are durable."""
+        """Note that the commits up to a number are durable."""
         self._durable = max(self._durable, number)
         while self._after and self._after[0][0] <= self._durable:
             self._after.popleft()[1]()
 
 
 def _give(wait: Wait[T], value: object) -> None:
-    """Give a result, or the Exception that a function raised, to the task that waits for it."""
+    """Pass a result, or the exception that a function raised, to the task that is waiting for it."""
     if isinstance(value, Exception):
         wait.fail(value)
     else:

@@ -1,7 +1,7 @@
-"""The wallet's own transactions in its books: everything that the broadcaster asks or changes.
+"""The wallet's own transactions in its books: everything that the broadcaster reads or changes.
 
 A transaction is the wallet's own if this wallet broadcast it; all others are foreign. No other module of the engine
-reads them in the books.
+reads the wallet's own transactions from the books.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class OwnBooks:
                 raise TxConflictError(reason, by, height) from None
         return [Transaction.parse(each.raw) for each in inactive]
 
-    # Questions
+    # Queries
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """Return our transactions that no block contains, parents first, as a new tuple after each change."""
+        """Return our transactions that no block contains, parents first. Each change leads to a new tuple."""
         return self._books.judgement.own_records()
 
     def own_record(self, txid: bytes) -> TxRecord | None:
@@ -97,23 +97,23 @@ class OwnBooks:
         return self._books.judgement.is_announceable(txid)
 
     def is_unconfirmed(self, txid: bytes) -> bool:
-        """Return True if a transaction, the wallet's or somebody else's, is pending or replaced."""
+        """Return True if this transaction, which may be somebody else's, is pending or replaced."""
         status = self._books.judgement.status(txid)
         return status is not None and status.is_open
 
     def is_confirmed(self, txid: bytes) -> bool:
-        """Return True if a block of the best chain contains a transaction of the wallet, at any depth."""
+        """Return True if the best chain contains this transaction of the wallet, no matter how deep."""
         return self._books.facts.is_confirmed(txid)
 
     def ended(self, txid: bytes) -> TxStatus | None:
-        """Return the status of a transaction of the wallet, or None if it is confirmed, open or unknown."""
+        """Return the status of one of our transactions that has ended; None if it is confirmed, open or unknown."""
         record, status = self._books.facts.record(txid), self._books.judgement.status(txid)
         if record is None or not record.is_own or status is None:
             return None
         return None if status.is_open or status is TxStatus.CONFIRMED else status
 
     def ended_raw(self, txid: bytes) -> bytes | None:
-        """Return the bytes of a transaction of the wallet, or None if it is confirmed, open or unknown."""
+        """Return the bytes of one of our transactions that has ended; None if it is confirmed, open or unknown."""
         record = self._books.facts.record(txid)
         return None if record is None or self.ended(txid) is None else record.raw
 
@@ -122,7 +122,7 @@ class OwnBooks:
         return self._books.judgement.status(txid) or TxStatus.CONFIRMED
 
     def conflict(self, txid: bytes) -> Conflict:
-        """Return the transaction that conflicts with one of ours. Foreign unconfirmed ones never replace it."""
+        """Return the transaction that conflicts with one of ours. Foreign unconfirmed transactions never replace it."""
         verdict = self._books.judgement.verdict(txid)
         by = None if verdict is None else verdict.conflicts_with
         anchor = None if by is None else self._books.facts.anchor(by)

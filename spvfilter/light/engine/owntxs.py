@@ -1,4 +1,4 @@
-"""The wallet's own transactions in this run: the progress of each, which can be looked up by hash or family."""
+"""The wallet's own transactions and their progress in this run. They can be looked up by hash or family."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BroadcastState(Enum):
     REQUESTED = "requested"
     """A peer requested and received it."""
     ACCEPTED = "accepted"
-    """A peer has it, or received it and does not answer questions."""
+    """A peer has it, or received it and ignores requests."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class PeerRecord:
     requested: float | None = None
     """When the peer first requested and received it."""
     answered: float | None = None
-    """When it became known that the peer keeps it, rejects it, or does not answer questions."""
+    """When it became known that the peer keeps it, rejects it, or ignores requests."""
     is_asked: bool = True
     """True if the peer was asked for it before requesting it, and has not answered."""
     probes: int = 0
@@ -51,16 +51,16 @@ class PeerRecord:
     next_probe: float = inf
     """When to ask again."""
     is_missing: bool = False
-    """True if the peer lacked it after it received it."""
+    """True if the peer answered notfound after it had received the transaction."""
     has_round_passed: bool = False
     """True if the peer has since announced a transaction."""
     reason: str = ""
-    """Why the peer rejects it, according to its BIP-61 reject; empty without one."""
+    """Why the peer rejects it, according to its reject message (BIP-61); empty if it sent none."""
 
 
 @dataclass(slots=True, eq=False)
 class Private:
-    """Progress of a private broadcast, which connected peers must not learn of."""
+    """Progress of a private broadcast, about which connected peers must not learn."""
 
     until: float
     """When the next private connection, or the announcement to all peers, is due (monotonic seconds)."""
@@ -90,9 +90,9 @@ class OwnTx:
     state: BroadcastState = BroadcastState.QUEUED
     """Progress of the broadcast."""
     unstored: int = 0
-    """Number of its broadcasts that are not yet stored."""
+    """Number of its broadcasts that have not been stored yet."""
     calls: list[int] = field(default_factory=list)
-    """Numbers of the calls that wait for an answer."""
+    """Numbers of the calls that are waiting for an answer."""
     waits_until: float = inf
     """Latest time at which these calls get an answer (monotonic seconds)."""
     place: int = 0
@@ -131,22 +131,22 @@ class OwnTx:
 
     @property
     def is_durable(self) -> bool:
-        """True if all its broadcasts are stored. Only then does the client announce it."""
+        """True if all its broadcasts have been stored. Only then does the client announce it."""
         return not self.unstored
 
     @property
     def is_relayed(self) -> bool:
-        """True if the network relays it: enough peers have it from other nodes."""
+        """True if the network is relaying it, because enough peers have it from other nodes."""
         return bool(self.echoed) if self.private is None else self.private.is_relayed
 
     @property
     def is_hidden(self) -> bool:
-        """True if connected peers do not have it, and announcing a descendant would reveal it to them."""
+        """True if connected peers do not have it, so that announcing a descendant would reveal it to them."""
         return not self.is_durable or (self.private is not None and not self.is_with_others)
 
     @property
     def is_with_others(self) -> bool:
-        """True if peers have it from other nodes, even since before this run, so descendants cannot reveal it."""
+        """True if peers have ever had it from other nodes, even in an earlier run, so descendants cannot reveal it."""
         return bool(self.echoed) or (self.private is not None and self.private.was_relayed)
 
     def known(self) -> Broadcast:
@@ -219,7 +219,7 @@ class OwnTxs:
         return own
 
     def change_witness(self, own: OwnTx, tx: Transaction) -> None:
-        """Give a transaction another witness."""
+        """Replace the witness of a transaction. `tx` is the transaction with the new witness."""
         self.remove(tx.txid)
         place, own.tx = own.place, tx
         self.put(own)
@@ -245,7 +245,7 @@ class OwnTxs:
         yield from self.children_of(own.tx.txid)
 
     def children_of(self, txid: bytes) -> Iterator[OwnTx]:
-        """Yield the transactions that spend from a transaction, which may be foreign."""
+        """Yield the wallet's own transactions that spend from the transaction `txid`, which may be foreign."""
         yield from (self._all[child] for child in self._children.get(txid, ()))
 
     def has_child(self, own: OwnTx) -> bool:
@@ -267,7 +267,7 @@ class OwnTxs:
         return self.descendants(self._hidden.values()) if self._hidden else ()
 
     def parents_first(self, owns: Iterable[OwnTx]) -> list[OwnTx]:
-        """Return some transactions in their order, except that parents come before their children."""
+        """Return these transactions in the order in which they are examined, but parents before their children."""
         chosen = {own.tx.txid: own for own in sorted(owns, key=_place)}
         ordered = dict[bytes, OwnTx]()
         for own in chosen.values():

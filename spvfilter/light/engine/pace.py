@@ -7,8 +7,8 @@ from math import inf
 SHARE = 0.025
 """Share of a processor that one network group's transactions may take (our choice)."""
 AHEAD_S = 60.0
-"""Seconds of its share that an idle group may use in one go, and the longest that it must rest (our choice)."""
-_MOST = 1_000  # Groups that are remembered (our choice). Only groups that rest matter.
+"""Seconds of its share that an idle group may use all at once, and the longest that it must rest (our choice)."""
+_MOST = 1_000  # Number of remembered groups above which rested ones are forgotten (our choice).
 
 
 class Pace:
@@ -18,16 +18,16 @@ class Pace:
         self._rested_at: dict[str, float] = {}  # monotonic seconds
 
     def charge(self, group: str, work_s: float, now: float) -> None:
-        """Charge a group with the estimated processor time of a transaction, in seconds."""
+        """Charge a group for a transaction that took an estimated `work_s` seconds of processor time."""
         since = max(self._rested_at.pop(group, -inf), now - AHEAD_S)
         self._rested_at[group] = min(since + work_s / SHARE, now + AHEAD_S)
         if len(self._rested_at) > _MOST:
             self._rested_at = {group: at for group, at in self._rested_at.items() if at > now}
 
     def ready_at(self, group: str) -> float:
-        """When the next transaction from a group may be recorded (monotonic seconds); -inf for a group without any."""
+        """Return when a group's next transaction may be recorded (monotonic seconds); -inf if it had none yet."""
         return self._rested_at.get(group, -inf)
 
     def is_ready(self, group: str, now: float) -> bool:
-        """True if the next transaction of a group may be recorded."""
+        """True if the next transaction from a group may be recorded."""
         return self.ready_at(group) <= now

@@ -1,4 +1,4 @@
-"""PeerPool: the connected peers and their open requests, and addresses to connect to, with pauses and bans."""
+"""PeerPool: connected peers and the outstanding requests to them, and addresses to connect to, with pauses and bans."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Peer:
     group: str = ""
     """Network group. Peers in one group may have the same operator."""
     questions: dict[Hashable, float] = field(default_factory=dict)
-    """Unanswered questions in order, and when each last made progress (monotonic seconds)."""
+    """Outstanding requests, oldest first, and when the answer to each last made progress (monotonic seconds)."""
     turn: float = 0.0
-    """When the oldest unanswered question became the oldest (monotonic seconds)."""
+    """When the oldest outstanding request became the oldest (monotonic seconds)."""
     services: int = 0
     """Bits of wire.Service."""
     purpose: Purpose = Purpose.NAMED
@@ -104,7 +104,7 @@ class Peer:
         return depth < LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_ahead(self, now: Instant) -> float:
-        """Seconds by which the peer's clock, per its version message, is ahead of our monotonic clock, a constant."""
+        """Return the peer's clock minus our monotonic clock in seconds, a constant taken from its version message."""
         stated = self.profile.time if self.profile is not None else now.wall
         return stated - self.since
 
@@ -114,30 +114,30 @@ class Peer:
             self.fee_filter = rate
 
     def silent_for(self, now: float) -> float:
-        """Seconds since the unanswered questions last made progress; 0 if there are none."""
+        """Seconds since the outstanding requests last made progress; 0 if there are none."""
         return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
 
     def quiet_for(self, now: Instant) -> float:
-        """Return the seconds since its last message, by whichever clock shows more.
+        """Return the seconds since the peer's last message, by whichever clock shows more.
 
         The monotonic clock may stand still while the machine sleeps. The wall clock may be changed.
         """
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
     def is_late(self, now: float, timeouts: PeerTimeouts) -> bool:
-        """True if the peer has not answered for too long, because it is silent or sends the answer bit by bit."""
+        """True if the peer has not answered for too long, because it is silent or sends the answer in small pieces."""
         return self.silent_for(now) >= timeouts.stall_s or (
             bool(self.questions) and now - self.turn >= timeouts.answer_s
         )
 
     def made_headway(self, key: Hashable, now: float) -> None:
-        """Note that part of an answer came: the waiting time of the question, and of later ones, starts again.
+        """Note that part of an answer has arrived, which restarts the waiting time of this request and of later ones.
 
-        An answer to a later question does not excuse an earlier one. Otherwise, a peer that withholds a block could
-        look busy forever.
+        An answer to a later request does not excuse an earlier one. Otherwise, a peer that withholds a block could look
+        busy forever.
         """
         if self.questions.get(key) == now:
-            # The questions behind it have this time already: mostly another part came together with this one.
+            # Later requests have this time already: usually, another part arrived together with this one.
             return
         is_behind = False
         for each in self.questions:
@@ -163,10 +163,10 @@ class PeerPool:
         *,
         mempool: bool = True,
     ) -> None:
-        """`disputing` returns the addresses of peers that contradict our filter headers, the first of them first."""
+        """`disputing` returns the addresses of peers that contradict our filter headers, oldest dispute first."""
         self._v2 = v2
         self._mode = mode
-        self._wants_relay = mempool and mode is not Mode.BIP37  # A BIP-37 filter asks for announcements later.
+        self._wants_relay = mempool and mode is not Mode.BIP37  # Loading a BIP-37 filter asks for announcements later.
         self._peers: dict[int, Peer] = {}
         # and of others while connected
         self._states = {address: AddressState(banned_until=bans.get(address, 0.0)) for address in addresses}
@@ -204,7 +204,7 @@ class PeerPool:
         return self._peers.get(peer.number) is peer
 
     def ready(self, service: int = 0) -> tuple[Peer, ...]:
-        """Ready peers that offer a service, suspect ones last."""
+        """Ready peers that offer a service, suspect peers last."""
         found = self._lists.get(service)
         if found is None:
             able = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.services & service)]
@@ -213,7 +213,7 @@ class PeerPool:
         return found
 
     def connected(self) -> tuple[Peer, ...]:
-        """Peers with a connection. The tuple stays the same object until a peer comes, goes, or changes its state."""
+        """Peers with a connection. The tuple remains the same object until a peer comes, goes, or changes its state."""
         found = self._lists.get(None)
         if found is None:
             found = self._lists[None] = tuple(
@@ -222,7 +222,7 @@ class PeerPool:
         return found
 
     def move(self, peer: Peer, state: PeerState) -> None:
-        """Change the state of a peer. No other code does."""
+        """Change the state of a peer. No other code changes it."""
         if peer.state is PeerState.GREETING and state is PeerState.READY:
             self.grant(peer, Demand.RELAY)
         peer.state = state
@@ -271,10 +271,10 @@ class PeerPool:
     # Connections
 
     def advance(self, now: Instant) -> None:
-        """Start connections that are due, and end unneeded ones."""
+        """Start connections that are due, and end connections that are no longer needed."""
         for peer in self.connected():
             if not peer.questions and self._relay_at(peer) <= now.monotonic:
-                self.drop(peer, DismissedError("connects again to ask for transactions"), now)
+                self.drop(peer, DismissedError("reconnecting to ask for transactions"), now)
         while self._named().free and self._begin_named(now):
             pass
         discovery = self.discovery
@@ -290,7 +290,7 @@ class PeerPool:
         for number in kept:
             self._peers[number].purpose = Purpose.DISCOVERED
         for number in dismissed:
-            self.drop(self._peers[number], DismissedError("others are connected"), now)
+            self.drop(self._peers[number], DismissedError("enough other peers are connected"), now)
         services = discovery.seeds_due(now, there)
         if services is not None:
             self._out.ask_seeds(services)
@@ -311,7 +311,7 @@ class PeerPool:
         return chosen is not None
 
     def _due(self, slot: OutboundSlot, now: Instant) -> float:
-        """When a named address may be connected, by the monotonic clock."""
+        """Return when to connect to a named address (monotonic seconds)."""
         return self._states[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
@@ -330,12 +330,14 @@ class PeerPool:
             and all(peer.is_ready for peer in named)
             and self._begin_instead(now, lambda state: state.may_offer(service, now.wall))
         ):
-            self.drop(lacking[-1], IdleError("another peer may offer more"), now)
+            self.drop(
+                lacking[-1], IdleError("making room for a node that may offer a service that this one lacks"), now
+            )
 
     def _begin_instead(self, now: Instant, is_wanted: Callable[[AddressState], bool]) -> bool:
         """Begin a connection to a named address although all slots are in use.
 
-        Returns False if there is no such address, or if a connection is beyond the limit already.
+        Returns False if there is no such address, or if the limit has already been exceeded.
         """
         slots = self._named()
         due = [
@@ -360,10 +362,12 @@ class PeerPool:
             useful = {peer.address for peer in self.ready(service) if not is_behind(peer)}
             address = self._named().excess(useful).address
             kind = DismissedError if address in useful else IdleError
-            self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
+            self.drop(
+                next(peer for peer in named if peer.address == address), kind("enough other peers are connected"), now
+            )
 
     def _named(self) -> OutboundSlots:
-        """Named addresses, both connected and free. A free one contains the time before which it is not tried."""
+        """Named addresses, both connected and free. Each free slot contains the time before which it is not tried."""
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
             free = [
@@ -423,7 +427,7 @@ class PeerPool:
         return next(iter(named), None) if found is None and is_proxied else found
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
-        """True if another address, not banned, can be connected only once this peer is gone."""
+        """True if there is an address, not banned, to which the client can connect only once this peer is gone."""
         if len(self._peers) < self._slots.most:
             return False
         if peer.purpose is Purpose.NAMED:
@@ -451,7 +455,7 @@ class PeerPool:
         return list(map(neighbour, self._peers.values()))
 
     def next_try(self, now: Instant) -> float | None:
-        """When the next connection is due, on the monotonic clock."""
+        """When the next connection is due (monotonic seconds); None if no connection is."""
         slots = self._named()
         due = [self._due(each, now) for each in slots.taking(slots.free)]
         if self.discovery is not None:
@@ -487,7 +491,7 @@ class PeerPool:
         return peer
 
     def _reason_to_leave(self, peer: Peer, profile: PeerConnected, took_s: float, now: Instant) -> Exception | None:
-        """Return why a new connection is not needed, or None. A node with several names is connected once."""
+        """Return why a new connection is not needed, or None. A node with several names gets only one connection."""
         for other in self.connected():
             assert other.profile is not None
             if other is peer or other.profile.host != profile.host:
@@ -510,7 +514,7 @@ class PeerPool:
             self._remove(peer, error, now)
 
     def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
-        """End a connection. The peer's address is banned for a day after a proven lie, and paused otherwise."""
+        """End a connection. After a proven lie, the peer's address is banned for a day; otherwise, it is paused."""
         if self.has(peer):
             self._out.drop(peer.number, error)
             self._remove(peer, error, now)
@@ -524,7 +528,7 @@ class PeerPool:
         is_failure = not isinstance(error, DismissedError) and (
             peer.purpose is Purpose.NAMED or peer.profile is not None
         )
-        if demand is not None and self._can_avoid(demand):  # but the address fails if the demand was made all the same
+        if demand is not None and self._can_avoid(demand):  # but it is a failure if the demand was made nevertheless
             is_failure = state.refusals.is_refused(demand, now.monotonic)
         told = error
         if demand is not None and state.refusals.close(demand, now.monotonic):
@@ -549,9 +553,9 @@ class PeerPool:
             self._out.emit(PeerWarning(peer.address, told, lied))
 
     def _slot_timeouts(self, peer: Peer, error: Exception) -> PeerTimeouts:
-        """Return the pauses before a peer is tried again: short ones if it closed the connection and is needed.
+        """Return the pauses before a peer is tried again. They are short if it closed the connection and is needed.
 
-        The bip37 mode needs named peers, and one of their slots may soon be free.
+        bip37 mode needs its named peers, and one of their slots may soon be free.
         """
         is_closed = isinstance(error, SessionError) and error.cause in _CLOSED
         if self._mode is not Mode.BIP37 or peer.purpose is not Purpose.NAMED or not is_closed:
@@ -582,11 +586,11 @@ class PeerPool:
             self._states[peer.address].refusals.grant(demand)
 
     def refuses(self, peer: Peer, demand: Demand, now: Instant) -> bool:
-        """True if the client should avoid a demand, because it makes the node close the connection."""
+        """True if the client should not make this demand of the peer, because the node would close the connection."""
         return self._can_avoid(demand) and self._states[peer.address].refusals.is_refused(demand, now.monotonic)
 
     def _can_avoid(self, demand: Demand) -> bool:
-        """True if the client can continue without a demand. BIP-37 needs filters and filtered blocks."""
+        """True if the client can do without this demand. BIP-37 mode needs filters and filtered blocks."""
         return self._mode is not Mode.BIP37 or demand is Demand.MEMPOOL
 
     def _relay_at(self, peer: Peer) -> float:
@@ -596,7 +600,7 @@ class PeerPool:
         return self._states[peer.address].refusals.until.get(Demand.RELAY, inf)
 
     def _refusal(self, demand: Demand) -> UselessPeerError:
-        """Return the error that names a refused demand and the consequence."""
+        """Return the error that names a refused demand and its consequence."""
         match demand:
             case Demand.RELAY if self._mode is not Mode.BIP37:
                 advice = "for 10 minutes, the client does not ask it for any, so it shows payments only in blocks"
@@ -628,21 +632,21 @@ class PeerPool:
     # Addresses
 
     def want(self, services: int) -> None:
-        """Choose addresses of peers with these services, which the search needs."""
+        """Prefer addresses of peers that offer these services, which the search needs."""
         if self.discovery is not None:
             self.discovery.want(services)
 
     def told(self, peer: Peer, addresses: Sequence[PeerAddress], now: Instant) -> None:
-        """Handle the addresses that a peer announces."""
+        """Handle addresses that a peer has announced."""
         if self.discovery is not None and peer.profile is not None:
             self.discovery.heard(peer.number, peer.profile.host, addresses, now)
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """Take the changes to the address book for the database, and the anchors if they have changed."""
+        """Return and clear the changes to the address book for the database, and the anchors if they have changed."""
         return self.discovery.take_changes(now) if self.discovery is not None else ({}, None)
 
     def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
-        """Take the DNS seeds' answers. Warn about failed seeds, and end the client if there is no address at all."""
+        """Handle the DNS seeds' answers. Warn about failed seeds, and end the client if there is no address at all."""
         if self.discovery is None:
             return
         self.discovery.seeded(answers, now)
@@ -654,7 +658,7 @@ class PeerPool:
                 UselessPeerError("no DNS seed returned an address: check the Internet connection, or name a node")
             )
 
-    # Questions
+    # Requests
 
     def ask(self, peer: Peer, key: Hashable, now: Instant, *messages: Message) -> None:
         """Send messages that the peer must answer. The request is outstanding until `answered` gets the same key."""
@@ -665,14 +669,14 @@ class PeerPool:
             self._out.send(peer.number, message)
 
     def answered(self, peer: Peer, key: Hashable, now: Instant) -> None:
-        """Record that the peer has answered a question."""
+        """Record that the peer has answered a request in full."""
         if next(iter(peer.questions), None) == key:
             peer.turn = now.monotonic
         self.heard(peer, key, now)
         peer.questions.pop(key, None)
 
     def heard(self, peer: Peer, key: Hashable, now: Instant) -> None:
-        """Record that part of an answer has come."""
+        """Record that part of an answer has arrived."""
         if key not in peer.questions:
             return
         peer.made_headway(key, now.monotonic)
@@ -680,7 +684,7 @@ class PeerPool:
             self.move(peer, PeerState.READY)
 
     def spoke(self, peer: Peer, now: Instant) -> None:
-        """Record that a peer has sent a valid message, of any kind."""
+        """Record that a peer has sent a valid message of any kind."""
         peer.heard, peer.is_pinged, self.last_heard = now, False, now
 
     def next_ping(self) -> float:
@@ -694,7 +698,7 @@ class PeerPool:
     def ping_quiet(self, now: Instant) -> None:
         """Ping peers that have been quiet for a while. Their pongs count as messages.
 
-        A machine that slept may have missed blocks, so quiet time by the wall clock counts as well.
+        A machine that was asleep may have missed blocks, so quiet time by the wall clock counts as well.
         """
         for peer in self.connected():
             has_slept = peer.quiet_for(now) >= self._timeouts.silence_s
@@ -718,7 +722,7 @@ class PeerPool:
 
 
 def _unanswered_demand(peer: Peer, error: Exception, now: Instant) -> Demand | None:
-    """Return the demand at which a peer closed the connection, or None if the connection ended in another way."""
+    """Return the demand that made a peer close the connection, or None if the connection ended for another reason."""
     if not isinstance(error, SessionError) or error.cause not in _CLOSED:
         return None
     demand, at = next(iter(peer.demands.items()), (None, 0.0))

@@ -3,9 +3,9 @@
 Each connection is opened for one transaction, which it announces and serves before it ends, as in Core's private
 broadcast. These peers are not in the pool, and nothing else is sent to them.
 
-If two network groups announce the transaction without having received it, the network relays it. Connected peers are
-then never told of it, because they would learn that it is the wallet's own. If no block contains it after about a day,
-another new peer gets it.
+If two network groups announce the transaction although they never received it from us, the network is relaying it.
+Connected peers are then never told of it, because they would learn that it is the wallet's own. If no block contains it
+after about a day, another new peer gets it.
 
 If no such announcement arrives within a random time, the broadcaster announces the transaction to all peers. If no new
 peer has requested it, the client tries other new peers later, without telling connected ones.
@@ -78,13 +78,13 @@ class _Handover:
     is_handed: bool = False
     """True if the peer requested it."""
     by_wtxid: bool | None = None
-    """True if it was announced by wtxid, False if by txid; None before."""
+    """True if it was announced by wtxid, False if by txid; None if it has not been announced yet."""
     report: PeerConnected | Heard | None = None
-    """The current report of the connection. The task hears it only if it waits for one."""
+    """The current report from the connection. The task gets it only if it is waiting for one."""
     reported: Change = field(default_factory=lambda: Change("a report of a private connection"))
     """Announced with each report."""
     over: Wait[None] = field(default_factory=lambda: Wait("the end of a private connection"))
-    """Comes when the connection is lost, or when it is time to try another peer."""
+    """Completes when the connection is lost, or when it is time to try another peer."""
 
     def next_report(self) -> Announced[PeerConnected | Heard]:
         """Wait for the next report."""
@@ -97,7 +97,7 @@ class PrivateBroadcast:
     def __init__(
         self, context: Context, broadcaster: Broadcaster, books: OwnBooks, records: Mapping[str, PrivateRecord]
     ) -> None:
-        """Create it with the `records` of an earlier run, by txid in hex."""
+        """Start with the `records` of earlier runs, whose keys are txids in hex."""
         self._context = context
         self._broadcaster = broadcaster
         self._books = books
@@ -135,15 +135,15 @@ class PrivateBroadcast:
         return recorded
 
     def _returned(self, own: OwnTx) -> None:
-        """Handle a transaction that comes from the books, at the start or after a reorganization.
+        """Handle a transaction that was loaded from the books at the start, or that a reorganization has returned.
 
-        A private one stays private.
+        A private transaction stays private.
         """
         record = self._records.get(own.tx.txid)
         if record is None:
             return
         now, reply_s = self._context.now.monotonic, self._context.options.timeouts.reply_s
-        longest_s = DAILY_S[1] if record.is_relayed else 2 * reply_s  # the clock may be wrong now
+        longest_s = DAILY_S[1] if record.is_relayed else 2 * reply_s  # our clock may be wrong now
         left_s = max(0.0, min(record.until - self._context.unix_now, longest_s)) if record.is_handed else 0.0
         if left_s == 0.0 and (record.is_relayed or not record.is_handed):
             left_s = self._context.random.uniform(0.0, reply_s)
@@ -155,14 +155,14 @@ class PrivateBroadcast:
         """Return why a transaction cannot be sent privately, or None."""
         if not self._context.options.mempool:
             return (
-                "with mempool=False, peers do not announce transactions, so the client could not see that it spreads "
-                "and would send it to all peers"
+                "with mempool=False, peers do not announce transactions, so the client could not see that it is "
+                "spreading and would send it to all peers"
             )
         if is_shown:
             return "peers have, or may get, a BIP-37 filter that matches it: use compact mode, which has no such filter"
         is_unsent = own is not None and own.private is not None and not own.private.is_handed
         if not is_unsent and (self._books.is_unconfirmed(tx.txid) or self._books.is_confirmed(tx.txid)):
-            return "peers already know it"
+            return "peers already have it"
         for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             parent = self._broadcaster.find(txid)
             if parent is not None and not parent.is_with_others:
@@ -184,9 +184,9 @@ class PrivateBroadcast:
         return context.pool.stranger(tried, context.now, is_proxied=context.options.is_proxied)
 
     async def _hand_over(self, own: OwnTx, address: str | None, *, is_repeat: bool) -> None:
-        """Hand a transaction to one new peer after another until one has it, and answer the call.
+        """Offer a transaction to one new peer after another until one has it, and answer the call.
 
-        `is_repeat` is True if the network relayed the transaction before, and no block contains it.
+        `is_repeat` is True if the network has already relayed the transaction, and no block contains it.
         """
         tried = list[str]()
         while address is not None:
@@ -250,7 +250,7 @@ class PrivateBroadcast:
         return await self._processed(handover)
 
     async def _processed(self, handover: _Handover) -> _Outcome:
-        """Wait until a peer has processed the transaction that it got, or until it rejects it."""
+        """Wait until a peer has processed the transaction that it was sent, or until it rejects it."""
         passed = self._context.out.fenced(handover.number)
         while True:
             await First(passed, report := handover.next_report())
@@ -267,7 +267,7 @@ class PrivateBroadcast:
         self._context.out.send(handover.number, Inv((item,)))
 
     def _give_up(self, own: OwnTx, private: Private, tried: list[str], *, is_repeat: bool, is_open: bool) -> None:
-        """Answer the call: no other peer is tried."""
+        """Answer the call, because no other peer will be tried."""
         if own.refused and own.is_judged and is_open and not is_repeat:
             self._broadcaster.reject(own)
         elif private.is_handed or not is_open:
@@ -306,7 +306,7 @@ class PrivateBroadcast:
     # Time
 
     def advance(self) -> None:
-        """Replace slow peers, hand over due transactions, and announce unrelayed transactions to all peers."""
+        """Replace slow peers, hand over transactions that are due, and announce unrelayed transactions to all peers."""
         now = self._context.now.monotonic
         for handover in list(self._handovers.values()):
             own = handover.own
@@ -325,7 +325,7 @@ class PrivateBroadcast:
                 self._advance(found, found.private, record)
 
     def _keep(self, txid: bytes, record: PrivateRecord) -> None:
-        """Remember that a confirmed or ended transaction is private: it may be unconfirmed again."""
+        """Remember that a confirmed or ended transaction is private, because it may become unconfirmed again."""
         if self._books.is_confirmed(txid):
             if not record.is_relayed or record.until > self._context.unix_now:
                 relayed = PrivateRecord(self._context.unix_now, True, record.receivers, True)
@@ -396,7 +396,7 @@ def _is_request(report: PeerConnected | Heard, tx: Transaction) -> bool:
 
 
 def _rejection(report: PeerConnected | Heard, tx: Transaction) -> Reject | None:
-    """Return the message with which a peer rejects a transaction (BIP-61), or None."""
+    """Return the message if it rejects this transaction (BIP-61), or else None."""
     match report:
         case Heard(_, Reject() as reject) if reject.data == tx.txid and is_rejection(reject):
             return reject

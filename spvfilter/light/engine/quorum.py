@@ -14,7 +14,7 @@ from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.engine.options import Reach
 
 ALONE_S = 600.0
-"""Seconds with peers in a single network group after which no second one is expected (our choice)."""
+"""Seconds with peers in a single network group after which no second group is expected (our choice)."""
 
 
 class Quorum:
@@ -50,6 +50,6 @@ class Quorum:
 
     @property
     def next_at(self) -> float:
-        """When one network group will be enough (monotonic seconds); infinity if no time is set."""
+        """When one network group will be enough (monotonic seconds); infinity if no such time is known."""
         at = self._since + ALONE_S
         return at if self._group and at > self._context.now.monotonic else inf

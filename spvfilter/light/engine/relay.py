@@ -46,13 +46,13 @@ class RelayedTx:
     guest: str = ""
     """Name of the guest that sent it first; empty if the guest has none."""
     calls: list[int] = field(default_factory=list)
-    """Numbers of the calls that wait for an answer."""
+    """Numbers of the calls that are waiting for an answer."""
     waits_until: float = inf
     """Latest time at which these calls get an answer (monotonic seconds)."""
     told: dict[Peer, int] = field(default_factory=dict)
     """Peers that it was announced to, and how often each was asked after receiving it."""
     probe_at: dict[Peer, float] = field(default_factory=dict)
-    """When to ask a peer that received it again (monotonic seconds)."""
+    """When to ask each peer again that has received it (monotonic seconds)."""
     sent: dict[str, None] = field(default_factory=dict)
     """Addresses of peers that received it."""
     echoed: dict[str, None] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class RelayedTx:
     lacking: dict[bytes, None] = field(default_factory=dict)
     """Parents that a peer requested after it received the transaction."""
     is_accepted: bool = False
-    """True if a peer has it, or received it and does not answer questions."""
+    """True if a peer has it, or received it and ignores requests."""
 
     @property
     def is_unsent(self) -> bool:
@@ -102,7 +102,7 @@ class Relay:
         for tx in transactions:
             held = self._txs.get(tx.txid)
             if held is not None and held.tx.wtxid != tx.wtxid and not held.is_accepted:
-                self._drop(held)  # no node has taken the other witness, so it may be wrong
+                self._drop(held)  # no node has accepted the other witness, so it may be wrong
         new = {tx.txid: tx for tx in transactions if tx.txid not in self._txs}
         if (error := self._refusal(new.values(), guest)) is not None:
             self._context.out.answer(call, last.txid, ParameterError(error))
@@ -122,7 +122,7 @@ class Relay:
         self._context.changed()
 
     def _refusal(self, new: Collection[Transaction], guest: str) -> str | None:
-        """Return why new transactions of a guest are not taken, or None."""
+        """Return why a guest's new transactions are not accepted, or None."""
         if any(tx.weight > MAX_STANDARD_TX_WEIGHT for tx in new):
             return f"nodes do not relay transactions of more than {MAX_STANDARD_TX_WEIGHT} weight units"
         minutes = round(RELAY_S / 60)
@@ -156,7 +156,7 @@ class Relay:
         return self._next_at
 
     def advance(self) -> None:
-        """Announce transactions to peers that have not been told of them, and ask peers that received one."""
+        """Announce transactions to peers that have not been told of them, and query peers that received one."""
         now = self._context.now.monotonic
         peers = [peer for peer in self._context.pool.ready() if peer.profile is not None and peer.profile.relays]
         is_told = self._told.issuperset(peers)
@@ -223,7 +223,7 @@ class Relay:
         self._context.out.send(peer.number, GetData(_items(peer, txs, InvType.WITNESS_TX)))
 
     def _probe(self, peer: Peer, relayed: RelayedTx) -> None:
-        """Ask a peer that received a transaction whether it has it. A peer that stays silent answers no questions."""
+        """Ask a peer that received a transaction whether it has it. A peer that stays silent ignores such requests."""
         relayed.probe_at.pop(peer, None)
         if relayed.is_accepted or relayed.told[peer] >= MAX_PROBES:
             return
@@ -239,7 +239,7 @@ class Relay:
     # Reactions of peers
 
     def announced(self, peer: Peer, items: Collection[InvItem]) -> None:
-        """Take a peer's announcement. If we announced a transaction to the peer, it must show that it has it."""
+        """Handle a peer's announcement. If we told the peer of a transaction, the peer must prove that it has it."""
         for item in items if self._txs else ():
             relayed = self._names.get(item.hash)
             if relayed is None or relayed.is_accepted:
@@ -252,7 +252,7 @@ class Relay:
                 self._accepted(relayed)
 
     def given(self, peer: Peer, txid: bytes) -> bool:
-        """Take a transaction from a peer. Return True if it was announced to the peer, which was then asked for it."""
+        """Handle a transaction from a peer. Return True if we announced it to the peer and then asked for it."""
         relayed = self._txs.get(txid)
         if relayed is None or peer not in relayed.told:
             return False
@@ -295,7 +295,7 @@ class Relay:
 
 
 def _items(peer: Peer, txs: Iterable[RelayedTx], by_txid: InvType) -> tuple[InvItem, ...]:
-    """Return the items that name transactions: by wtxid (BIP-339), or by txid with this kind."""
+    """Return the items that name transactions: by wtxid (BIP-339), or else by txid with the kind `by_txid`."""
     assert peer.profile is not None
     if peer.profile.wtxid_relay:
         return tuple(InvItem(InvType.WTX, each.tx.wtxid) for each in txs)

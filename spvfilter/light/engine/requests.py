@@ -1,4 +1,4 @@
-"""Requests from a running client's user, as plain values: changes to entries and accounts, rescans, and blocks."""
+"""Requests from the user of a running client, as plain values: changes to entries and accounts, rescans, blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class SearchStart(NamedTuple):
-    """The start of a search. Without a height or a birthday, it is the start of the client's search."""
+    """The start of a search. If neither a height nor a birthday is given, it is the start of the client's search."""
 
     from_height: int | None = None
     birthday: int | None = None
@@ -29,7 +29,7 @@ class AddEntries:
     """Watch more entries. Returns the first height to be searched for them."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
-    """Entries as WatchList.entries lists them."""
+    """The entries, as returned by WatchList.entries."""
     start: SearchStart
     ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
     """Modes that can find the entries."""
@@ -54,7 +54,7 @@ class RelabelEntries:
 
 @dataclass(frozen=True, slots=True)
 class RelabelKeychains:
-    """Change or remove the label of keychains. Scripts with their own label keep it. Returns None."""
+    """Change or remove the label of keychains. Scripts that have a label of their own keep it. Returns None."""
 
     names: tuple[str, ...]
     """Names of the keychains."""
@@ -101,7 +101,7 @@ class FetchBlock:
 
 @dataclass(frozen=True, slots=True)
 class CancelBlock:
-    """Cancel a request for a block. Only the cancelled request is answered."""
+    """Cancel a request for a block. Only the cancelled request gets an answer, not this one."""
 
     request: FetchBlock
     """The request to cancel."""

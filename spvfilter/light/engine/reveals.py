@@ -1,4 +1,4 @@
-"""Reveals: hands out each address of a keychain only once, and stores that it has before answering.
+"""Reveals: hands out each address of a keychain only once, and records this in the database before answering.
 
 A revealed address is always watched: if its window must grow, the growth is stored before the revealed index.
 """
@@ -26,28 +26,28 @@ class Reveals:
 
     - Nobody has searched for addresses that were revealed before the flag was set. The first growth of a window is
       therefore followed by a search of all blocks.
-    - The database may be an older copy, and addresses may have been revealed since. The first growth in each run is
-      therefore followed by a search of the blocks since the state with which the run began.
+    - The database may be an older copy, and addresses may have been revealed since it was made. The first growth in
+      each run is therefore followed by a search of the blocks that have arrived since the run began.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._opened = context.chain.height
-        """Height of the tip with which the run began, or of a lower fork since."""
+        """Height of the tip when the run began, or of the lowest fork since then."""
         self._stated: dict[str, bool] = {}
-        """The `exclusive` flag of this run's latest request, by the name of the keychain."""
+        """The `exclusive` flag of the latest request in this run, by the keychain's name."""
         self._grown: set[str] = set()
         """Names of exclusive keychains whose window has grown in this run."""
         self._grew = Change("the window of a revealed address to grow")
         self._removed: dict[bytes, int] = {}
-        """End of the revealed indexes of each keychain that this run removed, by the identity of the keychain."""
+        """The index after the last revealed one, for each keychain that was removed in this run, by its identity."""
 
     def disconnect_to(self, fork: int) -> None:
-        """Note that the blocks above a height were disconnected, so other blocks may now contain their transactions."""
+        """Note that the blocks above `fork` were disconnected, so other blocks may now contain their transactions."""
         self._opened = min(self._opened, fork)
 
     async def reveal(self, request: RevealAddress) -> str:
-        """Reveal the next index of a keychain, and return its address once all of its window is watched.
+        """Reveal the next index of a keychain, and return its address once the whole window is watched.
 
         The caller stores the changes before it answers. Call this only while no window is due to move and no entries
         are being stored.
@@ -82,7 +82,7 @@ class Reveals:
         await self._change([keychain])
 
     def _check_room(self, keychain: Keychain, index: int) -> None:
-        """Raise InexpressibleError if the filters have no room for the window that an index needs."""
+        """Raise InexpressibleError if the filters have no room for the window that this index requires."""
         context = self._context
         if keychain.finds_scripts:
             return
@@ -100,7 +100,7 @@ class Reveals:
         keychain.is_exclusive = keychain.is_exclusive and is_exclusive
 
     async def _change(self, changed: list[Keychain]) -> None:
-        """Let the windows of changed keychains grow, and then store their revealed indexes."""
+        """Wait for the windows of changed keychains to grow, then store their revealed indexes."""
         context = self._context
         if any(each.end < each.required for each in changed):
             context.books.is_window_due = True
@@ -112,26 +112,26 @@ class Reveals:
         )
 
     def grew(self) -> None:
-        """Note that windows have grown, and that their scripts are watched."""
+        """Note that windows have grown and their scripts are watched."""
         self._grew.announce()
 
     def removing(self, keychains: Iterable[Keychain]) -> None:
-        """Remember the revealed indexes of keychains that are removed with their account."""
+        """Remember the revealed indexes of keychains that are about to be removed along with their account."""
         for each in keychains:
             if each.revealed and not each.is_dormant:  # without a function, nothing was revealed in this run
                 self._removed[identity_of(each.scripts(0))] = each.revealed
 
     def added(self, keychains: Iterable[Keychain]) -> None:
-        """Give new keychains the indexes that this run revealed before it removed them.
+        """Restore the revealed indexes of keychains that were removed earlier in this run and have been added again.
 
-        The program has read the revealed indexes in the database beforehand, when a reveal may still have been waiting.
+        The program read the revealed indexes from the database earlier, when a reveal may still have been waiting.
         """
         for each in keychains if self._removed else ():
             if revealed := self._removed.get(identity_of(each.scripts(0))):
                 each.reveal(revealed - 1)
 
     def first_to_search(self, keychain: Keychain) -> int | None:
-        """Return the lowest block to search for scripts that a keychain's window gains; None if there is none."""
+        """Return the height at which to start searching for a window's new scripts; None if no search is needed."""
         whole = start_of(self._context.books, keychain)
         is_used_beyond = keychain.last_used >= keychain.revealed
         if is_used_beyond or not self._stated.get(keychain.name, False):

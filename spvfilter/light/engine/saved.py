@@ -1,4 +1,4 @@
-"""Data that the engine reads from the database once, at the start."""
+"""The data that the engine reads from the database once, at the start."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from spvfilter.watch.watchlist import WatchList
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
 PRIVATE_NOTE = "private"
-# The same depth for the wallet's own transactions, because no other node may have them any more. No accepted fork is
-# longer.
+# The corresponding depth for the wallet's own transactions, because no other node may have them any more. No accepted
+# fork is longer.
 _OWN_KEPT_DEPTH = 20_160
 
 
@@ -56,21 +56,21 @@ class Saved:
     secret: bytes
     addresses: Sequence[KnownAddress] = ()
     anchors: list[str] = field(default_factory=list)
-    """Addresses to connect first."""
+    """Addresses to connect to first."""
     private: dict[str, PrivateRecord] = field(default_factory=dict)
     """Private transactions, by txid in hex."""
     events: EventLog = field(default_factory=EventLog)
-    """Range of the numbers of the events in the database."""
+    """The range of event numbers in the database."""
     mined: frozenset[bytes] = frozenset()
     """Txids of transactions whose blocks left the best chain, according to stored events."""
     has_filters: bool = False
-    """True if the database has compact filters."""
+    """True if the database contains compact filters."""
 
     def journal(self) -> Journal:
         """Return a journal that continues after the last event.
 
-        The previous run may have connected blocks without an event. The journal then reports the highest one, even if
-        new entries have moved the search below it, because it may be disconnected.
+        The previous run may have connected blocks without reporting them. The journal then reports the highest of
+        these, even if new entries have moved the search below it, because it may be disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height
@@ -80,8 +80,8 @@ class Saved:
     def read(cls, store: Store, watch: WatchList, since: int | None = None, chain: HeaderChain | None = None) -> Saved:
         """Merge `watch` with the database, and read the state. Raises StoreError.
 
-        Blocks from height `since` on are searched for new entries; by default, those from the start of the wallet's
-        first search.
+        Blocks are searched for new entries starting at height `since`, or by default at the start of the wallet's first
+        search.
         """
         cursor = store.cursor
         store.attach(watch, since)
@@ -89,7 +89,7 @@ class Saved:
         if store.cursor < cursor:
             coverage.forget_unwitnessed(store.cursor)
         rows = FilterRows(store.compact_filters.pieces())
-        # A disconnected block may be stored in a commit before the one with the note.
+        # A disconnection may be stored in an earlier commit than the note.
         coverage.proven = min(coverage.proven, rows.height)
         known = json.loads(store.note(BANS_NOTE) or b"{}")
         chain = chain or HeaderChain.restore(store.network, store.headers(1))
@@ -120,7 +120,7 @@ class Saved:
 
 
 def _unconfirmed_again(store: Store) -> frozenset[bytes]:
-    """Txids of transactions whose blocks left the best chain. Raises StoreError."""
+    """Return the txids of transactions whose blocks have left the best chain. Raises StoreError."""
     events = decoded(store.events.of_kind("unconfirmed"), store.path)
     return frozenset(event.match.txid for event in events if isinstance(event, MatchUnconfirmed))
 
@@ -131,8 +131,8 @@ def _private(stored: list[Any] | float) -> PrivateRecord:
 
 
 def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[StoredMatch]:
-    """Yield the matches, lowest first, with the times of their blocks."""
-    above, time = -1, 0  # height of the block with that time
+    """Yield the matches with the times of their blocks. The matches are given lowest first."""
+    above, time = -1, 0  # height of the latest block, and its time
     for found in matches:
         if found.height is None or found.height > chain.height:
             yield found

@@ -30,7 +30,7 @@ _Labels = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Scanners(NamedTuple):
-    """The sp() keychains, for a search in a thread."""
+    """The sp() keychains for a search in a thread."""
 
     names: tuple[str, ...]
     """Their names."""
@@ -53,17 +53,17 @@ class SilentBlock:
     filter: bytes | None = None
     """Its compact filter, which is searched in place of the block."""
     judged: _Labels | None = None
-    """The labels that its filter was searched for; None if it was not yet searched."""
+    """The labels for which its filter was searched; None if it has not been searched yet."""
     is_paying: bool = False
     """True if its filter matches a script that could be a payment, so that the whole block is needed."""
     task: Task[None] | None = None
-    """The task that gets its outputs and searches it."""
+    """The task that gets the outputs that the block spends, and searches the block."""
     searched: _Labels | None = None
-    """The labels that it was searched for; None if it was not yet searched."""
+    """The labels for which the block was searched; None if it has not been searched yet."""
     payments: Sequence[Payment] = ()
     """The payments that were found."""
     problem: str | None = None
-    """Why the source has not returned its outputs; None if it has, or was not yet asked."""
+    """Why the source has not returned the outputs; None if it has returned them or has not been asked yet."""
 
 
 class SilentBlocks:
@@ -100,7 +100,7 @@ class SilentBlocks:
         return next((block.problem for block in self._blocks.values() if block.problem is not None), None)
 
     def want(self, height: int, block_hash: bytes, raw: bytes) -> None:
-        """Start searching a whole block of the best chain that has arrived."""
+        """Start searching a block of the best chain, which has arrived whole."""
         if (block := self._begun(height, block_hash)).raw is None:
             block.raw = raw
             self._more.announce()
@@ -113,14 +113,17 @@ class SilentBlocks:
         return end
 
     def paying(self, first: int, hashes: Sequence[bytes]) -> list[int]:
-        """Return the heights of blocks from a height on whose filters match a payment, ascending."""
+        """Return, in ascending order, the heights of these blocks whose filters match a payment.
+
+        `hashes` are the hashes of successive blocks, and the first of them has height `first`.
+        """
         return []
 
     def forget_to(self, height: int) -> None:
         """Forget the blocks up to a height, which have been recorded."""
 
     def _begun(self, height: int, block_hash: bytes) -> SilentBlock:
-        """Return the search of a block, which begins if it is new."""
+        """Return the search of a block. If there is none yet, begin one."""
         if (block := self._blocks.get(block_hash)) is None:
             self._blocks[block_hash] = block = SilentBlock(height, block_hash)
             block.task = self._context.tasks.begin(partial(self._search, block), "find silent payments in a block")
@@ -138,7 +141,7 @@ class SilentBlocks:
             self.forget(block.hash)
 
     def settle(self, height: int, block_hash: bytes, raw: bytes) -> bool:
-        """Watch the payments in a block. Return False while it has not been searched for all current labels."""
+        """Watch the payments found in a block. Return False if it has not been searched for all current labels yet."""
         self.want(height, block_hash, raw)
         block = self._blocks[block_hash]
         if block.searched != self._labels():
@@ -152,7 +155,7 @@ class SilentBlocks:
         return tuple((each.name, each.size_of_labels) for each in self._context.books.watch.windows.silent)
 
     async def _search(self, block: SilentBlock) -> None:
-        """Ask the source about a block, and search it for all labels, now and whenever there are more."""
+        """Ask the source about a block, and search the block for all labels, now and whenever labels are added."""
         context, pause = self._context, _FIRST_PAUSE_S
         while True:
             try:
@@ -175,12 +178,12 @@ class SilentBlocks:
     def _check(self, block: SilentBlock, answer: object) -> None:
         """Raise SourceError if the source's answer is of no use."""
         if answer is None:
-            raise SourceError("it cannot say which outputs a block spends: update it, or use another one")
+            raise SourceError("it cannot say which outputs a block spends: update it, or use a different one")
         if not isinstance(answer, bytes):
             raise SourceError(f"it returned {type(answer).__name__} instead of bytes")
 
     async def _search_with(self, block: SilentBlock, answer: Any) -> None:
-        """Search a block with the source's answer, and again for more labels. Raises FormatError and SourceError."""
+        """Search a block with the source's answer, and again for added labels. Raises FormatError and SourceError."""
         context = self._context
         self._check(block, answer)
         while True:
@@ -202,7 +205,7 @@ class SilentBlocks:
 
     @staticmethod
     def search(raw: bytes, answer: Any, scanners: Scanners, network: Network, height: int) -> Sequence[Payment]:
-        """Search a block, in a thread. Raises FormatError if these cannot be the outputs that it spends."""
+        """Search a block, in a thread. Raises FormatError if `answer` cannot be the outputs that the block spends."""
         scripts = scripts_of_record(raw, answer)
         check_spent(raw, answer, subsidy(network, height))
         search = scanners.made()
@@ -210,7 +213,7 @@ class SilentBlocks:
 
     @staticmethod
     def matches(block_hash: bytes, filter: bytes, answer: Any, scanners: Scanners) -> bool:
-        """Return True if the filter of a block may match a payment, in a thread."""
+        """Return True if the filter of a block may match a payment. This runs in a thread."""
         raise NotImplementedError
 
     def _about(self, block: SilentBlock) -> str:

@@ -1,4 +1,4 @@
-"""Handles peers that stay behind the best chain, or that may hide new blocks.
+"""Handles peers that stay behind the best chain, or that may be hiding new blocks.
 
 The engine replaces such a peer if another address can have its slot.
 """
@@ -16,7 +16,7 @@ CATCH_UP_S = 20 * 60.0  # Time for a peer that is behind while another is not (C
 
 
 class StalePeers:
-    """Since when each peer has been behind the best chain.
+    """Records since when each peer has been behind the best chain, and replaces peers that stay behind.
 
     A peer that is behind is not a liar. The engine asks it for headers once more, then drops it with a pause, one peer
     at a time. A peer has `CATCH_UP_S` to catch up, or PeerTimeouts' `answer_s` if no ready peer has the best chain,
@@ -30,13 +30,13 @@ class StalePeers:
         self._context = context
         self._headers = headers
         self._since: dict[Peer, float] = {}
-        self._asked: dict[Peer, float] = {}  # time of the second question
+        self._asked: dict[Peer, float] = {}  # time of the second request
         self._last = -inf  # time of the last drop
         self._tip = b""
-        self._another_at = 0.0  # time to try another address, unless a block comes before
+        self._another_at = 0.0  # time to try another address, unless a block arrives first
 
     def drop_one(self) -> None:
-        """Drop a peer that has been behind for too long and was asked for headers twice, if there is a substitute."""
+        """Drop a peer that has been behind for too long and was asked for headers again, if there is a substitute."""
         context, now = self._context, self._context.now.monotonic
         ready, timeouts = context.pool.ready(), context.options.timeouts
         behind = [peer for peer in ready if self._headers.is_behind(peer)]
@@ -46,7 +46,7 @@ class StalePeers:
         for peer, since in sorted(self._since.items(), key=lambda each: each[1]):
             if now - max(since, self._last) < allowed:
                 continue
-            if peer not in self._asked:  # It may have the best chain: its announcement may have been lost.
+            if peer not in self._asked:  # It may have the best chain, because its announcement may have been lost.
                 self._asked[peer] = now
                 self._headers.ask(peer)
             elif now - self._asked[peer] < timeouts.stall_s or self._headers.is_asked(peer):

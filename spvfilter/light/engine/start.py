@@ -47,7 +47,7 @@ class StartHeight:
         return low if self._from_height is None else min(low, self._from_height)
 
     def lower(self, other: StartHeight) -> None:
-        """Also search blocks from another start on.
+        """Also search the blocks from another start, by moving this one back if necessary.
 
         The height of a birthday may be unknown until all headers have arrived.
         """

@@ -27,14 +27,14 @@ class SyncedReports:
     """The Synced events of one tip."""
 
     doubt: Ranges = ()
-    """All heights that these events named as disputed."""
+    """All heights that these events reported as disputed."""
     at: float = 0.0
     """Time of the last event (monotonic seconds)."""
     times: int = 0
     """Number of events."""
 
     def plus(self, doubt: Ranges, now: float) -> SyncedReports:
-        """Return these events with one more, which is emitted now."""
+        """Return these events plus one more, which is emitted now."""
         return SyncedReports(join((*self.doubt, *doubt)), now, self.times + 1)
 
     def next_at(self, doubt: Ranges, timeouts: PeerTimeouts) -> float:
@@ -56,8 +56,8 @@ class StatusReports:
     - A ready peer has the tip. Headers of a better chain would have changed the tip.
     - This peer has sent a message within `PeerTimeouts.silence_s`.
 
-    The age of the last block does not matter. If the last such peer leaves, `Synced` is emitted again for the same tip
-    once a peer confirms it.
+    The age of the last block does not matter. If the last such peer disconnects, `Synced` is emitted again for the same
+    tip once a peer confirms it.
     """
 
     def __init__(self, context: Context, headers: PeerHeaders, coverage: Coverage) -> None:
@@ -69,14 +69,14 @@ class StatusReports:
         self._doubts = SyncedReports()
         self._followed: Peer | None = None
         self._progress: Progress | None = None
-        self._first = context.books.cursor + 1  # height at which the present search began
+        self._first = context.books.cursor + 1  # height at which the current search began
         self._filter_headers = context.rows.height  # height of the last Progress event for filter headers
         self._warned: set[tuple[str, str]] = set()  # address and subject
         self._behind_since: float | None = None
         self._tip = b""
-        # Start of the time in which other peers may answer: a new tip, a corrected clock, or the return of peers.
+        # When other peers were last given time to answer: after a new tip, a corrected clock, or the return of peers.
         self._tip_since = 0.0
-        self._odd: tuple[Peer, ...] = ()  # Connected peers whose clocks differ much from ours.
+        self._odd: tuple[Peer, ...] = ()  # Connected peers whose clocks differ a lot from ours.
 
     @property
     def synced(self) -> bytes | None:
@@ -88,7 +88,7 @@ class StatusReports:
         return self._is_confirmed and self.synced == self._context.chain.tip_hash and self._has_witness(now)
 
     def _has_witness(self, now: Instant) -> bool:
-        """Return True if a peer has the tip and was heard within `PeerTimeouts.silence_s`."""
+        """Return True if a peer has the tip and has sent a message within `PeerTimeouts.silence_s`."""
         return any(self._confirms_tip(peer, now) for peer in self._context.pool.ready())
 
     def _confirms_tip(self, peer: Peer, now: Instant) -> bool:
@@ -151,7 +151,7 @@ class StatusReports:
             self._first = cursor + 1
 
     def follow(self, peer: Peer | None) -> None:
-        """Report the peer that blocks now come from."""
+        """Report the peer from which blocks now come."""
         if peer is self._followed:
             return
         self._followed = peer
@@ -215,8 +215,9 @@ class StatusReports:
     def clock_is_right(self) -> bool:
         """Return False, and warn, if the median clock of three or more network groups is far from ours.
 
-        Each group votes with the clock closest to ours. If their number is even, the median is the middle clock closer
-        to ours. A single peer with a different clock causes a warning, because headers are judged by our clock.
+        Each group votes with its clock that is closest to ours. If the number of groups is even, the median is the
+        middle clock that is closer to ours. A single peer with a different clock causes a warning, because headers are
+        checked against our clock.
         """
         now, peers = self._context.now, self._context.pool.connected()
         off = {peer: peer.clock_ahead(now) + now.monotonic - now.wall for peer in peers}
@@ -237,7 +238,7 @@ class StatusReports:
             which = "behind" if median > 0 else "ahead of"
             self._warn(
                 peers[0],
-                f"the clock of this machine is {abs(median) / 60:.0f} minutes {which} the median of {len(ordered)}"
+                f"this machine's clock is {abs(median) / 60:.0f} minutes {which} the median of {len(ordered)}"
                 " network groups' clocks: correct it",
             )
             return False
@@ -245,8 +246,8 @@ class StatusReports:
             which = "ahead of" if off[peer] > 0 else "behind"
             self._warn(
                 peer,
-                f"its clock is {abs(off[peer]) / 60:.0f} minutes {which} the clock of this machine, which judges the"
-                " times of blocks: correct the latter if it is wrong",
+                f"its clock is {abs(off[peer]) / 60:.0f} minutes {which} this machine's, which is used to check block"
+                " times: if this machine's clock is wrong, correct it",
             )
         return True
 
@@ -261,8 +262,8 @@ class StatusReports:
     def is_synced_due(self) -> bool:
         """True if Synced should be emitted now.
 
-        That is, it was not emitted for the tip, no peer confirmed the tip in between, or another dispute is to be
-        reported now.
+        That is the case if it was not emitted for the tip, if for a while no peer confirmed the tip, or if another
+        dispute is to be reported now.
         """
         is_new = self.synced != self._context.chain.tip_hash or not self._is_confirmed
         return is_new or self._again_at() <= self._context.now.monotonic

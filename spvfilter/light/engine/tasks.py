@@ -1,15 +1,16 @@
 """Tasks: the engine's stories as coroutines that read from top to bottom and run in virtual time.
 
 A task stops only at `await`, and only for a Wait: an answer, a durable commit, a moment, a change that somebody
-announces, or the end of another task. A Wait comes once, with a value or with an error, which the `await` raises.
+announces, or the end of another task. A Wait completes once, with a value or with an error, which the `await` raises.
 
 The engine passes an input to the Waits that it concerns. Then it calls `run`, which continues each task whose Wait has
-come, in the order in which the Waits came. Nothing else runs tasks, so the same inputs always lead to the same effects.
+completed, in the order in which the Waits completed. Nothing else runs tasks, so the same inputs always lead to the
+same effects.
 
 A cancelled task ends at its current `await`. Its `finally` and `with` blocks run immediately, and must not await. A
 scope cancels the tasks that were begun in it, so a task never outlives the block that needed it.
 
-This is not asyncio: a task that awaits a coroutine of asyncio fails.
+This is not asyncio: a task that awaits an asyncio coroutine fails.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Story = Callable[[], Coroutine[Any, Any, T]]
 MAX_STEPS = 1_000
 """Largest number of task steps in one call of `run`; the next call continues (our choice)."""
 _SPARE_MOMENTS = 64
-"""Number of planned moments that nobody awaits, beyond which these are removed (our choice)."""
+"""Number of planned moments that nobody awaits beyond which they are removed (our choice)."""
 
 
 class StoppedError(Exception):
@@ -38,14 +39,14 @@ class StoppedError(Exception):
 
 
 class Wait(Generic[T]):
-    """Something that comes once. `what` names it in words, for `Tasks.lines`."""
+    """Something that completes once, with a value or an error. `what` describes it for `Tasks.lines`."""
 
     __slots__ = ("_calls", "_error", "_value", "is_done", "is_taken", "what")
 
     def __init__(self, what: str) -> None:
         self.what: str = what
         self.is_done: bool = False
-        """True if the value or the error has come."""
+        """True if the Wait has its value or its error."""
         self.is_taken: bool = False
         """True if somebody has taken the value or the error."""
         self._value: T | None = None
@@ -58,7 +59,7 @@ class Wait(Generic[T]):
         return self.result()
 
     def result(self) -> T:
-        """Return the value, which must have come. Raises the error if one has come instead."""
+        """Return the value, or raise the error. The Wait must have completed."""
         assert self.is_done
         self.is_taken = True
         if self._error is not None:
@@ -66,15 +67,15 @@ class Wait(Generic[T]):
         return cast(T, self._value)
 
     def set(self, value: T) -> None:
-        """Give the value. Only the first value or error counts."""
+        """Complete the Wait with a value. Only the first value or error counts."""
         self._come(value, None)
 
     def fail(self, error: Exception) -> None:
-        """Give an error in place of a value. It is raised at the `await`."""
+        """Complete the Wait with an error, which is raised at the `await`."""
         self._come(None, error)
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call a function when the value or the error comes, or now if it already has."""
+        """Call a function when the Wait completes, or now if it already has."""
         if self.is_done:
             call()
         else:
@@ -87,7 +88,7 @@ class Wait(Generic[T]):
 
     @property
     def is_awaited(self) -> bool:
-        """True if anything waits for it. Otherwise, it need not come."""
+        """True if anything is waiting for it. Otherwise, it need not complete."""
         return bool(self._calls)
 
     def _come(self, value: T | None, error: Exception | None) -> None:
@@ -99,17 +100,17 @@ class Wait(Generic[T]):
 
 
 class First(Wait[None]):
-    """Waits until one of several waits is over. The `is_done` of each shows which."""
+    """Waits until one of several Waits completes. The `is_done` of each shows which one it was."""
 
     __slots__ = ("waits",)
 
     def __init__(self, *waits: Wait[Any]) -> None:
         super().__init__(" or ".join(wait.what for wait in waits))
         self.waits: tuple[Wait[Any], ...] = waits
-        """The Waits of which the first one counts."""
+        """The Waits of which the first to complete counts."""
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call a function when one of the waits is over, or now if one already is."""
+        """Call a function when one of the Waits completes, or now if one already has."""
         for wait in () if self.is_awaited else self.waits:
             if not self.is_done:
                 wait.then(self._one_came)
@@ -131,7 +132,7 @@ class First(Wait[None]):
 
 
 class Moment(Wait[None]):
-    """A moment in time. It comes in the first step at or after it, if anything is waiting for it."""
+    """A moment in time. It is reached in the first step at or after it, if anything is waiting for it."""
 
     __slots__ = ("_tasks", "at", "is_planned")
 
@@ -141,7 +142,7 @@ class Moment(Wait[None]):
         self.at: float = at
         """Monotonic seconds."""
         self.is_planned: bool = False
-        """True if it is among the moments of `Tasks`."""
+        """True if `Tasks` keeps it among its planned moments."""
 
     def then(self, call: Callable[[], object]) -> None:
         """Call a function at the moment."""
@@ -151,21 +152,21 @@ class Moment(Wait[None]):
 
 
 class Change:
-    """A change that tasks wait for, and that is announced. It may happen many times."""
+    """A change that tasks can wait for. It may be announced many times."""
 
     def __init__(self, what: str) -> None:
         self.what: str = what
         self.waiting: dict[Announced[Any], None] = {}
-        """Waits for an announcement, the longest waiting first."""
+        """The Waits for an announcement, oldest first."""
 
     def next(self) -> Announced[bool]:
         """Wait for the next announcement."""
         return self.until(lambda: True)
 
     def until(self, find: Callable[[], T | None]) -> Announced[T]:
-        """Wait for the next announcement at which `find` returns neither None nor False.
+        """Wait for the next announcement at which `find` returns something other than None or False.
 
-        The value is the result of `find`, which is called at any announcement and must not change anything.
+        The value is the result of `find`, which is called at each announcement and must not change anything.
         """
         return Announced(self, find)
 
@@ -178,7 +179,7 @@ class Change:
 
 
 class Announced(Wait[T]):
-    """An awaited announcement of a Change."""
+    """A Wait for an announcement of a Change."""
 
     __slots__ = ("_change", "find")
 
@@ -202,7 +203,7 @@ class Announced(Wait[T]):
 
     @property
     def is_expected(self) -> bool:
-        """True if the next announcement asks it."""
+        """True if the next announcement will call `find`."""
         return self in self._change.waiting
 
     def forget_change(self) -> None:
@@ -231,11 +232,11 @@ class Task(Wait[T]):
         self._tasks, self._story, self._failed = tasks, story, failed
         self._coroutine: Coroutine[Any, Any, T] | None = None
         self.parent: Task[Any] | None = tasks.current
-        """The task that began it, or None."""
+        """The task that began this one, or None."""
         self.waits: Wait[Any] | None = None
-        """The Wait where it stands; None if it is ready, is running or has ended."""
+        """The Wait at which it stopped; None if it is ready, is running or has ended."""
         self.since: float = tasks.now
-        """When it began to wait (monotonic seconds)."""
+        """When it started waiting (monotonic seconds)."""
         self.is_running: bool = False
         """True during its step."""
         self.is_stopping: bool = False
@@ -256,7 +257,7 @@ class Task(Wait[T]):
             self._end(None, StoppedError(self.what))
 
     def step(self) -> None:
-        """Run until the next Wait that has not come."""
+        """Run until the next Wait that has not completed."""
         if self.is_done:
             return  # cancelled after it became ready
         self.waits, self.is_running = None, True
@@ -326,15 +327,15 @@ class Tasks:
         self.all: dict[Task[Any], None] = {}
         """Tasks that have not ended, the oldest first."""
         self.current: Task[Any] | None = None
-        """The task that runs, or None."""
+        """The task that is running, or None."""
         self.ready: deque[Task[Any]] = deque()
-        """Tasks that `run` continues."""
+        """Tasks that the next `run` continues."""
         self._moments: list[tuple[float, int, Moment]] = []
         self._numbers = count()
         self._most_moments = _SPARE_MOMENTS
 
     def begin(self, story: Story[T], what: str, failed: Callable[[Exception], object] | None = None) -> Task[T]:
-        """Begin a task at the next `run`. `failed` is called with its error if no other task awaits it."""
+        """Begin a task at the next `run`. `failed` is called with the task's error if no other task awaits it."""
         task = Task(self, story, what, failed)
         self.all[task] = None
         self.ready.append(task)
@@ -346,7 +347,7 @@ class Tasks:
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Context manager: defer cancellation of the running task to the end of the block, which may write."""
+        """Context manager that defers cancellation of the running task to the end of the block, which may write."""
         assert self.current is not None
         task = self.current
         task.shields += 1
@@ -358,11 +359,11 @@ class Tasks:
     # Time
 
     def at(self, moment: float) -> Moment:
-        """Wait for a moment (monotonic seconds). A past one comes in the next step."""
+        """Wait for a moment (monotonic seconds). If it is in the past, the Wait completes in the next step."""
         return Moment(self, moment)
 
     async def within(self, seconds: float, story: Story[T], what: str) -> T:
-        """Return the result of a task within a time limit. Raises TimeoutError."""
+        """Run a task with a time limit, and return its result. Raises TimeoutError if the time is up."""
         with self.scope() as scope:
             task = scope.begin(story, what)
             await First(task, self.at(self.now + seconds))
@@ -371,8 +372,8 @@ class Tasks:
             return task.result()
 
     def plan(self, moment: Moment) -> None:
-        """Plan for an awaited moment to come in time."""
-        if len(self._moments) >= self._most_moments:  # a task may wait with a timeout again and again
+        """Schedule a moment that something awaits."""
+        if len(self._moments) >= self._most_moments:  # a task may wait with a timeout repeatedly
             for *_, each in self._moments:
                 each.is_planned = each.is_awaited
             self._moments = [each for each in self._moments if each[2].is_planned]
@@ -382,7 +383,7 @@ class Tasks:
         heappush(self._moments, (moment.at, next(self._numbers), moment))
 
     def tick(self, now: float) -> None:
-        """Begin a step at a time (monotonic seconds): the moments up to then have come."""
+        """Begin a step at the time `now` (monotonic seconds), and complete the Waits for all moments up to then."""
         self.now = now
         come = list[Moment]()
         while self._moments and self._moments[0][0] <= now:
@@ -394,7 +395,7 @@ class Tasks:
 
     @property
     def next_at(self) -> float:
-        """When the next step is needed (monotonic seconds); infinity if no task waits for a moment."""
+        """When the next step is needed (monotonic seconds); infinity if no task is ready or waits for a moment."""
         while self._moments and not self._moments[0][2].is_awaited:
             heappop(self._moments)[2].is_planned = False
         return self.now if self.ready else self._moments[0][0] if self._moments else inf
@@ -402,7 +403,7 @@ class Tasks:
     # Steps
 
     def run(self) -> None:
-        """Continue the tasks whose Wait has come, until none are left or the call has done enough."""
+        """Continue the tasks whose Wait has completed, until none are left or the call has done enough."""
         if self.current is not None:
             return  # called by a task: the tasks that it made ready run after its step
         for _ in range(MAX_STEPS):

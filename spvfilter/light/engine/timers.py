@@ -8,12 +8,12 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.peers import PeerState
 
-_IDLE_S = 30.0  # Interval of ticks while no request is outstanding.
-_LONGEST_S = 10.0  # Longest interval of ticks while the engine waits for something without a deadline.
+_IDLE_S = 30.0  # Interval between ticks while no request is outstanding.
+_LONGEST_S = 10.0  # Longest interval between ticks while the engine is waiting for something without a deadline.
 _STEADY_TICKS = 4  # After this many ticks without another input, ticks become rarer.
-_MAX_SLACK_S = 0.5  # A tick may be this late, so that small changes set no new timer.
+_MAX_SLACK_S = 0.5  # A tick may be this late, so that small changes need no new timer.
 _AFTER_S = 0.001  # Delay after a deadline, because sums of times are rounded.
-_EXPIRY_S = 60.0  # Interval of the checks for expired unconfirmed transactions.
+_EXPIRY_S = 60.0  # Interval between checks for expired unconfirmed transactions.
 
 
 class Timers:
@@ -22,12 +22,12 @@ class Timers:
     def __init__(self) -> None:
         self.started: Instant = Instant(0.0, 0.0)
         self._wake_at: float | None = None
-        self._ticks = 0  # since the last other input
+        self._ticks = 0  # number of ticks since the last other input
         self._expiry_at = 0.0
 
     @property
     def wakes_at(self) -> float:
-        """When the requested tick comes (monotonic seconds); infinity if none is requested."""
+        """When the requested tick is due (monotonic seconds); infinity if none was requested."""
         return inf if self._wake_at is None else self._wake_at
 
     def forget(self) -> None:
@@ -35,7 +35,7 @@ class Timers:
         self._wake_at = None
 
     def rang(self) -> None:
-        """Note that the time of the requested tick has come."""
+        """Note that the requested tick has arrived."""
         self._wake_at = None
         self._ticks += 1
 
@@ -55,7 +55,7 @@ class Timers:
         self._expiry_at = 0.0
 
     def set(self, context: Context, also_at: float, *, is_done: bool) -> None:
-        """Request the next tick, which another part of the engine needs by `also_at`."""
+        """Request the next tick. Another part of the engine needs one by `also_at` (monotonic seconds)."""
         now, timeouts = context.now.monotonic, context.options.timeouts
         at = now + _IDLE_S
         peers = list(context.pool)

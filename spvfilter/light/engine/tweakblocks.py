@@ -1,4 +1,4 @@
-"""Find silent payments by a server's tweaks: get the tweaks of each block, and search its filter for their scripts.
+"""Find silent payments with a server's tweaks: get each block's tweaks, and search its filter for their scripts.
 
 A block whose filter matches is fetched whole and searched. The server does not learn any key, but it can hide a
 payment, because nothing proves that it returned all tweaks of a block. Its block hash must be in our best chain.
@@ -21,9 +21,10 @@ from spvfilter.silent.tweaks import MAX_TWEAKS
 from spvfilter.watch.silentsearch import Payment
 
 _FIRST_HEIGHTS = {"mainnet": 709_632}
-"""First block whose tweaks are asked for: the activation of taproot (Core kernel/chainparams.cpp). Elsewhere it is 1,
-since a genesis block spends nothing."""
-_AHEAD = 32  # Blocks above the cursor whose tweaks are asked for (our choice).
+"""First block whose tweaks are requested: the activation of taproot (Core kernel/chainparams.cpp).
+
+On other networks, it is block 1, since a genesis block spends nothing."""
+_AHEAD = 32  # Number of blocks above the cursor whose tweaks are requested (our choice).
 _TWEAK_SIZE = 33
 
 
@@ -62,7 +63,10 @@ class TweakBlocks(SilentBlocks):
         return height
 
     def paying(self, first: int, hashes: Sequence[bytes]) -> list[int]:
-        """Return the heights of blocks from a height on whose filters match a payment, ascending."""
+        """Return, in ascending order, the heights of these blocks whose filters match a payment.
+
+        `hashes` are the hashes of successive blocks, and the first of them has height `first`.
+        """
         last = first + len(hashes) - 1
         return sorted(
             block.height
@@ -101,12 +105,12 @@ class TweakBlocks(SilentBlocks):
 
     @staticmethod
     def search(raw: bytes, answer: Any, scanners: Scanners, network: Network, height: int) -> Sequence[Payment]:
-        """Search a block, in a thread. Raises FormatError if a tweak is not a point of the curve."""
+        """Search a block, in a thread. Raises FormatError if a tweak is not a point on the curve."""
         return scanners.made().payments_by_tweaks(raw, answer[1])
 
     @staticmethod
     def matches(block_hash: bytes, filter: bytes, answer: Any, scanners: Scanners) -> bool:
-        """Return True if the filter of a block may match a payment, in a thread."""
+        """Return True if the filter of a block may match a payment. This runs in a thread."""
         scripts = scanners.made().first_scripts(answer[1])
         if not scripts:
             return False

@@ -7,7 +7,7 @@ A verdict needs the block and both filters. A filter is false only if the block 
 - There are too many elements.
 
 Otherwise, both filters remain possible, and no peer is banned. The same applies if no connected peer has the block any
-longer.
+more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Case:
     """When a peer with the block was last connected (monotonic seconds)."""
     block: Wait[bytes] = field(default_factory=lambda: Wait("the disputed block"))
     moved: Change = field(default_factory=lambda: Change("a peer that may decide a dispute"))
-    """Announced when peers, blocks or answers have come or gone."""
+    """Announced when peers, blocks or answers may have come or gone."""
     task: Task[Found] | None = None
     supporters_asked: set[Peer] = field(default_factory=set)
     is_read: bool = False
@@ -63,7 +63,7 @@ class Case:
 
 
 class Verdicts:
-    """Open cases. `supporters` returns the peers that support our filter header at a height."""
+    """Judges the open cases. `supporters` is a function that returns the peers that support our header at a height."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Verdicts:
         return [case.peer for case in closed]
 
     async def judge(self, case: Case) -> Found | None:
-        """Return the outcome, and why a filter is false. None if the block or our filter header has since changed."""
+        """Return the outcome and why a filter is false, or None if the block or our filter header has since changed."""
         with self._context.tasks.scope() as scope:
             self._cases[case.peer] = case
             case.task = scope.begin(partial(self._judge, case), f"judge the filters of block {case.height}")
@@ -178,7 +178,7 @@ class Verdicts:
         return self._questions.ask_filters(peer, case.height, [case.block_hash], [digest])
 
     def _may_come(self, case: Case) -> bool:
-        """True if our filter may still come: a peer that supports it answers promptly, or can still be asked."""
+        """True if our filter may still arrive: a peer that supports it answers promptly, or has not been asked yet."""
 
         def is_late(supporter: Peer) -> bool:
             is_asked = supporter in case.supporters_asked or self._questions.owes(supporter, case.block_hash)
@@ -187,7 +187,7 @@ class Verdicts:
         return not case.is_read or not all(map(is_late, self._supporters(case.height)))
 
     async def _block(self, case: Case) -> bytes | None:
-        """Return the block, or None once it will not come."""
+        """Return the block, or None once it can no longer be expected."""
         try:
             self._blocks.want(case.height, case.block_hash, case.block.set)
             await First(case.block, case.moved.until(partial(self._is_block_lost, case)))
@@ -196,10 +196,10 @@ class Verdicts:
             self._blocks.forget(case.block_hash, case.block.set)
 
     def _is_block_lost(self, case: Case) -> bool:
-        """True if the block can no longer come.
+        """True if the block can no longer be expected.
 
-        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
-        `2 * reply_s` in total, since peers may offer the block and not send it.
+        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than `2
+        * reply_s` in total, because peers may offer the block without sending it.
         """
         now, timeouts = self._context.now.monotonic, self._context.options.timeouts
         return now - max(case.since, case.opened) >= timeouts.answer_s or now - case.opened >= 2 * timeouts.reply_s
@@ -224,7 +224,7 @@ def _weigh(
 
 
 def _kept(store: Store, *, height: int, wanted: bytes) -> bytes | None:
-    """Return our filter for a block if the database contains it."""
+    """Return our filter for the block at a height if the database contains it, or None."""
     if store.compact_filters.height < height or store.compact_filters.hash_at(height) != wanted:
         return None
     return store.compact_filters.kept(height, height).get(height)

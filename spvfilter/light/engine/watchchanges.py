@@ -1,7 +1,7 @@
-"""Changes to the watch list and the searched blocks while the client runs.
+"""Changes to the watch list and the searched blocks while the client is running.
 
-A task makes them one by one. Each is stored before it takes effect. From the moment that it is written until the watch
-list has it, a change is shielded from cancellation, and no block is searched.
+A task makes them one by one. Each is stored before it takes effect. From the moment a change is written until it is in
+the watch list, it is shielded from cancellation, and no block is searched.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class WatchChanges:
         self._waiting: deque[tuple[int, Request]] = deque()
         self._reveals = Reveals(context)
         self._growth = WindowGrowth(context, self._reveals.first_to_search, self._search_again, self._grown)
-        self._imported: list[Label] = []  # for scripts that windows have gained
+        self._imported: list[Label] = []  # labels for scripts that windows have gained
         self._turn = Change("a request of the program")
         self._task = self._begin()
-        self.done: list[Request] = []  # requests that changed the watch list and are stored
+        self.done: list[Request] = []  # requests that changed the watch list and have been stored
 
     def begin(self) -> None:
-        """Begin a run. If its start is below that of the wallet's first search, also search blocks from there on."""
+        """Begin a run. If it starts below the wallet's first search, also search the blocks in between."""
         books = self._context.books
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)
@@ -108,13 +108,13 @@ class WatchChanges:
         self._continue()
 
     def advance(self) -> None:
-        """Move the keychain windows if an address near their end was used."""
+        """Move the keychain windows if an address near their end has been used."""
         if self._task.is_done:
             self._task = self._begin()
         self._growth.advance()
 
     def disconnect_to(self, fork: int) -> None:
-        """Note that the blocks above a height were disconnected."""
+        """Note that the blocks above `fork` were disconnected."""
         self._reveals.disconnect_to(fork)
 
     def _grown(self, scripts: Sequence[bytes]) -> None:
@@ -125,13 +125,13 @@ class WatchChanges:
         self._continue()
 
     def _take_labels(self, waiting: object) -> None:
-        """Take the labels that were imported earlier for scripts that windows have just gained."""
+        """Remember labels that were imported earlier for scripts that windows have just gained."""
         assert isinstance(waiting, list)
         self._imported += waiting
         self._continue()
 
     def _use_labels(self) -> None:
-        """Give scripts that windows have gained the labels imported earlier, unless they have labels."""
+        """Apply labels that were imported earlier to scripts that windows have gained, unless these have labels."""
         books, labels = self._context.books, dict[bytes, Label]()
         imported, self._imported = self._imported, []
         for label in imported:
@@ -146,7 +146,7 @@ class WatchChanges:
             self._context.out.after_commit(partial(self.done.append, request))
 
     def _search_again(self, first: int) -> None:
-        """Search blocks from a height on for the scripts that windows gained."""
+        """Search blocks again, starting at height `first`, for the scripts that windows have gained."""
         books = self._context.books
         if books.searched >= 0:
             books.searches.search_again(first - 1)
@@ -162,12 +162,12 @@ class WatchChanges:
         self._context.tasks.run()
 
     async def _serve(self) -> None:
-        """Carry out requests one by one, while entries are not being stored and no window is due."""
+        """Carry out requests one by one, while no entries are being stored and no window is due to move."""
         context = self._context
         while True:
             if not self._is_turn():
                 await self._turn.until(self._is_turn)
-            if self._imported and not context.is_storing:  # a removal computes with the labels as they are
+            if self._imported and not context.is_storing:  # a removal relies on unchanged labels
                 self._use_labels()
             if self._waiting and not context.is_held:
                 token, request = self._waiting.popleft()
@@ -219,12 +219,12 @@ class WatchChanges:
                 assert_never(request)
 
     def _answer(self, token: int, address: str | None) -> None:
-        """Answer a request for an address once everything so far is stored."""
+        """Answer a request for an address once all changes so far are stored."""
         self._context.out.after_commit(partial(self._context.out.finish, token, address))
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
-        """Record no blocks within this `with` block, in which entries are stored and then watched."""
+        """Context manager for storing and then watching entries: no blocks are recorded in the meantime."""
         self._context.is_storing = True
         try:
             yield
@@ -232,12 +232,12 @@ class WatchChanges:
             self._context.is_storing = False
 
     def _watched(self, request: RelabelEntries) -> RelabelEntries:
-        """Return the request without entries that are not watched."""
+        """Return the request, leaving out entries that are not watched."""
         find = self._context.books.watch.table.find
         return RelabelEntries(tuple(each for each in request.entries if find(*each[:2]) != NO_ENTRY))
 
     def _relabel(self, request: RelabelEntries) -> None:
-        """Change the labels of entries. Raises ParameterError if one is not watched."""
+        """Change the labels of entries. Raises ParameterError if an entry is not watched."""
         watch = self._context.books.watch
         numbers = self._numbers((kind, value) for kind, value, _ in request.entries)
         for number, (_, _, label) in zip(numbers, request.entries, strict=True):
@@ -261,7 +261,10 @@ class WatchChanges:
         self._context.out.after_commit(stored)
 
     def _search_from(self, start: StartHeight, below: int | None = None) -> int:
-        """Search blocks from a start on again, if it is `below` a height. Returns the first height that is searched."""
+        """Search blocks again, starting at `start`, and return the first height that is searched.
+
+        If `below` is given and the start is not below that height, nothing is searched, and `below` is returned.
+        """
         books, first = self._context.books, start.first(self._context.chain)
         if below is not None and first >= below:
             return below
@@ -278,14 +281,14 @@ class WatchChanges:
     # Entries
 
     def _numbers(self, entries: Iterable[tuple[EntryKind, bytes]]) -> list[int]:
-        """Return the numbers of entries. Raises ParameterError if one is not watched."""
+        """Return the numbers of entries. Raises ParameterError if an entry is not watched."""
         found = [self._context.books.watch.table.find(kind, value) for kind, value in entries]
         if NO_ENTRY in found:
             raise ParameterError("an entry cannot be changed because it is not watched")
         return found
 
     def _removable(self, entries: Iterable[tuple[EntryKind, bytes]]) -> list[int]:
-        """Return the numbers of entries. Raises ParameterError if one is not watched or belongs to a keychain."""
+        """Return the numbers of entries. Raises ParameterError if an entry is not watched or belongs to a keychain."""
         numbers, books = self._numbers(entries), self._context.books
         for place in map(books.watch.keychain_of, numbers):
             if place is not None:
@@ -302,7 +305,7 @@ class WatchChanges:
             change = await context.out.worked(make, "the watch list without some entries")
             context.changed()
             if not len(change.left):
-                raise ParameterError("no entries would be left to watch: add another one first, or leave the client")
+                raise ParameterError("no entries would be left to watch: add another entry first, or leave the client")
             if change.name is not None:
                 self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
             context.out.tell_foreign()
@@ -311,7 +314,7 @@ class WatchChanges:
         self._after_commit(token, request, None)
 
     async def _made(self, parts: Parts[None]) -> None:
-        """Make a change that looks at every match, in several steps if there are many."""
+        """Make a change that processes every match, in several steps if there are many."""
         context, made = self._context, Wait[None]("a change of all matches")
         if not is_long(len(context.books.facts.confirmed) + context.books.intake.pool.matches):
             whole(parts)
@@ -352,7 +355,7 @@ class WatchChanges:
         self._added(token, request, searched)
 
     def _search_for(self, first: int, missing: Sequence[int], start: SearchStart) -> int:
-        """Search blocks for new entries from the lowest of some heights on, and return the first height searched."""
+        """Search blocks for new entries, starting at the lowest height in `missing`. Return the first one searched."""
         books = self._context.books
         has_begun = books.searched >= 0
         if not has_begun and start.height.is_given:
@@ -393,7 +396,7 @@ class WatchChanges:
         kind, value, label = entry
         table = self._context.books.watch.table
         if kind == EntryKind.OUTPOINT and label is None:
-            return table.coin(value) is not None  # the script was learned through another entry, and belongs to it
+            return table.coin(value) is not None  # its script was learned from a different entry, and belongs to that
         return table.find(kind, value) != NO_ENTRY
 
     def _first(self, start: SearchStart) -> int:
@@ -403,7 +406,7 @@ class WatchChanges:
         return stored if not chosen.is_given and stored is not None else chosen.first(self._context.chain)
 
     def _added(self, token: int, request: Request, first: int) -> None:
-        """Answer a request whose entries are watched now, with the first height that is searched."""
+        """Answer a request whose entries are now watched. The answer is the first height that is searched."""
         self.done.append(request)
         self._changed(None)
         self._context.out.finish(token, first)

@@ -2,9 +2,9 @@
 
 It then searches blocks again for the new scripts.
 
-A thread derives the scripts, because a thousand take a twentieth of a second. Until they are watched, the client does
-not record blocks, so `Synced` means that every block was searched for all scripts in the windows, whatever the order of
-payments.
+A thread derives the scripts, because a thousand of them take a twentieth of a second. The client does not record blocks
+until they are watched. `Synced` therefore means that every block was searched for all scripts in the windows,
+regardless of the order of payments.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ class WindowGrowth:
         search_from: Callable[[int], None],
         grown: Callable[[Sequence[bytes]], None],
     ) -> None:
-        """Create it with no growth under way.
+        """Start with no growth in progress.
 
         Args:
             context: The shared objects of the engine.
-            first_to_search: Returns the lowest block to search for the new scripts of a keychain; None for none.
-            search_from: Called with the lowest height to search, in the commit that has the new entries.
-            grown: Called with the new scripts of the windows when they are watched.
+            first_to_search: Function that returns the height at which to start searching for a keychain's new scripts,
+                or None for no search.
+            search_from: Function to call with the lowest height to search, in the same commit as the new entries.
+            grown: Function to call with the new scripts of the windows once they are watched.
         """
         self._context = context
         self._first_to_search = first_to_search
@@ -64,13 +65,13 @@ class WindowGrowth:
         return self._context.tasks.begin(self._grow, "move windows")
 
     async def _grow(self) -> None:
-        """Move windows whenever an address near their end was used."""
+        """Move windows whenever an address near their end has been used."""
         context, books = self._context, self._context.books
         while True:
             await self._due.until(lambda: books.is_window_due and not context.is_storing)
             ahead = await self._derived()
             labels, accounts = books.watch.windows.labels_of(ahead), books.watch.windows.accounts_of(ahead)
-            with context.tasks.shield():  # the books know of the entries before the watch list does
+            with context.tasks.shield():  # the books contain the entries before the watch list does
                 self._write(ahead, labels, accounts)
                 context.is_storing = True
                 await context.out.committed_all()
@@ -92,9 +93,9 @@ class WindowGrowth:
             self._search_from(min(starts))
 
     async def _derived(self) -> Ahead:
-        """Return the scripts that windows gain: fewer, or of shorter windows, if the filters lack room for them.
+        """Return the scripts that windows gain. If the filters lack room, there are fewer, or windows become shorter.
 
-        If they cannot be derived, the client ends: the next run would fail as well.
+        If the scripts cannot be derived, the client ends, because the next run would fail as well.
         """
         context, windows, margin = self._context, self._context.books.watch.windows, None
         try:
@@ -120,16 +121,16 @@ class WindowGrowth:
         accounts: Mapping[bytes, str | None],
         ids: dict[bytes, int],
     ) -> int | None:
-        """Store the scripts that a keychain's window gains, and return the lowest block to search for them.
+        """Store the scripts that a keychain's window gains, and return the height at which to start searching for them.
 
-        Blocks that need no search count as searched, if they were searched for the last script of the window.
+        Blocks that need no search count as searched if they were searched for the last script in the window.
 
         Args:
             keychain: The keychain.
             new: The scripts of the next indexes.
             labels: Labels of the scripts.
             accounts: Accounts of the scripts.
-            ids: Row ids of scripts that this growth has stored. The new scripts are added.
+            ids: Row ids of the scripts that this growth has already stored. The new scripts' ids are added.
         """
         books = self._context.books
         table, first = books.watch.table, self._first_to_search(keychain)
@@ -148,7 +149,7 @@ class WindowGrowth:
         return first
 
     def _claim(self, accounts: Mapping[bytes, str | None]) -> None:
-        """Store the accounts of scripts that are watched without an account already."""
+        """Store the accounts of scripts that were already watched, but without an account."""
         books, claimed = self._context.books, dict[str, list[int]]()
         for script, account in accounts.items():
             entry = NO_ENTRY if account is None else books.watch.table.find(EntryKind.SCRIPT, script)
@@ -158,7 +159,7 @@ class WindowGrowth:
             books.claim(account, entries)
 
     def _label(self, labels: Mapping[bytes, str | None]) -> None:
-        """Store the labels of scripts that are watched without a keychain and without a label already."""
+        """Store the labels of scripts that were already watched, but without a keychain or a label."""
         books, found = self._context.books, dict[int, str | None]()
         for script, label in labels.items():
             entry = NO_ENTRY if label is None else books.watch.table.find(EntryKind.SCRIPT, script)
@@ -168,14 +169,14 @@ class WindowGrowth:
 
 
 def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[int, bytes]]:
-    """The index and the script of everything that a window gains, from an index on."""
+    """Return the index and the script of everything that a window gains. Its first new index is `first`."""
     return ((index, script) for index, scripts in enumerate(new, first) for script in scripts)
 
 
 def start_of(books: Books, keychain: Keychain) -> int:
-    """Return the lowest block to search for all scripts of a keychain.
+    """Return the height at which to start searching for all scripts of a keychain.
 
-    It is the start of the wallet, or a lower block that was searched for the keychain, whose account may be older.
+    It is the start of the wallet, or a lower height from which the keychain was searched, as its account may be older.
     """
     start, entry = books.blocks.start or 0, books.watch.table.find(EntryKind.SCRIPT, keychain.scripts(0)[0])
     ranges = () if entry == NO_ENTRY else books.blocks.ranges_of(books.entries.ids[entry])
@@ -184,7 +185,7 @@ def start_of(books: Books, keychain: Keychain) -> int:
 
 
 def fits(watch: TxOutIndex, scripts: int, options: Options) -> bool:
-    """Return True if the mode's filters have room for that many more scripts at the same rate."""
+    """Return True if the mode's filters have room for this many more scripts at the same false-positive rate."""
     return (
         options.mode is not Mode.BIP37
         or not watch.keychains
