@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.watch.imports.privatekeys import is_private, warning_of
 from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, label_in
 
@@ -61,7 +61,7 @@ def read_labels(text: str) -> WalletFile | None:
         wallet = wallet.with_warning(warning_of(["label"]))
     if others:
         return wallet.with_warning(
-            f"{others:,} labels of transactions, outputs or keys were left out: a watch list only labels addresses"
+            f"left out {counted(others, 'label')} of transactions, outputs or keys: a watch list only labels addresses"
         )
     return wallet
 

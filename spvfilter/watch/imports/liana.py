@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.watch.descriptor.keys import private_key_in
 from spvfilter.watch.imports.jsontext import count_of, text_of
 from spvfilter.watch.imports.walletfile import (
@@ -66,7 +66,7 @@ def read_liana(data: object) -> WalletFile | None:
     )
     if others:
         return wallet.with_warning(
-            f"{others:,} labels of transactions, outputs or keys were left out: a watch list only labels addresses"
+            f"left out {counted(others, 'label')} of transactions, outputs or keys: a watch list only labels addresses"
         )
     return wallet
 

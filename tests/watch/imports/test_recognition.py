@@ -158,6 +158,13 @@ def test_birthdays_are_those_of_the_file(tmp_path: Path) -> None:
     assert read(tmp_path, specter()).birth_height == 800_000
     assert read(tmp_path, wasabi()).birth_height == 800_000
     assert read(tmp_path, {**specter(), "blockheight": 0}).birth_height is None
+    backup = liana()
+    (account,) = backup["accounts"]
+    assert read(tmp_path, backup).birthday == BIRTHDAY
+    backup["accounts"] = [{**account, "timestamp": BIRTHDAY + 9}, account]
+    assert read(tmp_path, backup).birthday == BIRTHDAY
+    backup["accounts"] = [{**account, "timestamp": None}, account]
+    assert read(tmp_path, backup).birthday is None
 
 
 @pytest.mark.slow
@@ -183,6 +190,16 @@ def test_one_bad_line_never_refuses_a_file_of_labels(tmp_path: Path) -> None:
     told = " ".join(str(each.message) for each in caught)
     assert "lines 1, 5 of the labels (BIP-329) left out" in told
     assert "line 6 left out: " in told
+
+
+def test_a_file_of_labels_names_what_it_does_not_keep(tmp_path: Path) -> None:
+    left_out = "left out %s of transactions, outputs or keys: a watch list only labels addresses"
+    assert read(tmp_path, labels()).warnings == (left_out % "1 label",)
+    assert read(tmp_path, liana()).warnings == (left_out % "1 label",)
+    secrets = [{"type": "xpub", "ref": XPRV}, {"type": "addr", "ref": SECOND, "label": WIF}]
+    secret, others = read(tmp_path, labels() + "".join(f"{json.dumps(each)}\n" for each in secrets)).warnings
+    assert secret.startswith("the file contains private keys, in the field label: they were not kept")
+    assert others == left_out % "2 labels"
 
 
 def test_label_of_an_unwatched_address_is_left_out(tmp_path: Path) -> None:
