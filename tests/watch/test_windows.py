@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.watch import windows
@@ -96,6 +97,41 @@ def test_a_step_adds_a_bounded_number_of_scripts() -> None:
 def test_a_list_that_nothing_changed_is_not_read() -> None:
     watch = wallet(*map(Chain, range(3)), lookahead=STEP)
     assert list(watch.index.take_uses(watch.copy().index)) == []
+
+
+def test_a_window_whose_copy_was_used_must_move() -> None:
+    watch = wallet(Chain(0), Chain(1))
+    copy = watch.copy()
+    copy.keychains[1].use(GAP_LIMIT - 1)
+    assert list(watch.index.take_uses(copy.index)) == []
+    windows = watch.index.windows
+    assert windows.is_due
+    assert {name: len(scripts) for name, scripts in windows.ahead(0).items()} == {"chain 1": GAP_LIMIT}
+
+
+def test_an_address_that_overlapping_keychains_share_is_revealed_once() -> None:
+    watch = wallet(script_at, lambda index: script_at(index + 10))
+    windows, (one, two) = watch.index.windows, watch.keychains
+    assert windows.reveal(one, 15) == [one, two]
+    assert (one.revealed, two.revealed) == (16, 6)
+    assert windows.reveal(two, 3) == [two]
+    assert (one.revealed, two.revealed) == (16, 6)
+    index, address = windows.to_reveal(two, REGTEST)
+    assert (index, address) == (6, script_to_address(script_at(16), REGTEST))
+    assert windows.reveal(two, index) == [two, one]
+    assert windows.to_reveal(one, REGTEST)[0] == 17
+
+
+def test_the_window_of_a_removed_account_need_not_move() -> None:
+    watch = wallet(Chain(0))
+    with watch.within_account("bob"):
+        removed = watch.add_keychain("his", Chain(1), lookahead=GAP_LIMIT)
+    windows = watch.index.windows
+    windows.reveal(removed, GAP_LIMIT - 1)
+    assert windows.is_due
+    left = watch.index.without_account("bob")
+    watch.index.replace_with(left)
+    assert watch.index.windows.ahead() == {}
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 30, 300)))
