@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ import pytest
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import PeerWarning, Synced
 from spvfilter.network import MAINNET, REGTEST
-from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import SERVICES, Node
@@ -24,25 +21,7 @@ from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.inventory import GetHeaders, Headers
-from support.lightworld import FAST, START, TIMEOUT_S, World, place, running, where
-from support.vectors import effort
-
-
-@pytest.mark.slow
-async def test_a_long_chain_has_the_matches_of_a_full_scan(tmp_path: Path) -> None:
-    world = World(1)
-    world.grow(effort(150, 250, 900))
-    async with Node(world.regtest) as node:
-        async with running(world, node, store=tmp_path / "w.db") as run:
-            books = await run.synced(world)
-            assert books.confirmed() == world.scan()
-            assert len(books.confirmed()) > 100
-            assert not books.warnings
-        async with running(world, node, store=tmp_path / "w.db") as again:  # a match is reported once and stays stored
-            await again.synced(world)
-            assert not again.books.matches
-            kept = {place(found.match) for found in await again.client.matches()}
-            assert kept == world.scan()
+from support.lightworld import FAST, START, TIMEOUT_S, World, running, where
 
 
 @pytest.mark.parametrize("ahead_s", [-5 * 86_400, 3 * 3_600, 86_400])
@@ -85,41 +64,6 @@ async def test_the_observed_false_positive_rate_counts_foreign_transactions(tmp_
             foreign = round(run.client.observed_fp_rate * tested)
             assert run.client.observed_fp_rate == foreign / tested
             assert run.books.confirmed() == world.scan()
-
-
-class Silent(Responder):
-    """Does not answer getheaders if it has no new headers, like bcoin, and like Core far behind the tip."""
-
-    def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
-        if blocks:
-            super().send_headers(blocks)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_a_peer_without_new_headers_may_stay_silent(mode: str, tmp_path: Path) -> None:
-    world = World(12)
-    world.grow(10)
-    async with Node(world.regtest, responder=Silent) as node:
-        for change in (lambda: None, lambda: None, lambda: world.grow(1), lambda: world.regtest.reorg(2), lambda: None):
-            change()
-            limits = replace(FAST, reply_s=3_600)
-            async with (
-                asyncio.timeout(TIMEOUT_S),
-                running(world, node, store=tmp_path / "wallet.db", mode=mode, limits=limits) as run,
-            ):
-                async for event in run.client.events():
-                    if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
-                        break
-                found = {place(each.match) for each in await run.client.matches() if each.match.height is not None}
-                assert found == world.scan()
-
-
-@pytest.mark.slow
-async def test_a_chain_with_a_full_last_headers_message_is_synced() -> None:
-    world = World(13, mature=2_000)
-    async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST)) as run:
-        await run.synced(world)
 
 
 class HasNoHeaders(Responder):
