@@ -166,6 +166,9 @@ def test_smaller_group_has_room_in_a_full_queue(
         queue.put(bytes([at]) * 100, "a")
     assert not queue.is_half_free
     assert (queue.has_much_room("a"), queue.has_much_room("b")) == (False, True)
-    for at in range(5):
-        queue.put(bytes([at]) * 99, "b")
+    queue.put(bytes(401), "b")  # one transaction of eight, but more than half of the bytes of a
+    assert (queue.has_much_room("b"), queue.has_much_room("c")) == (False, True)
+    assert [queue.take()[1] for _ in range(2)] == ["a", "b"]
+    for at in range(4):
+        queue.put(bytes([at]), "b")  # few bytes, but more than half of the transactions of a
     assert not queue.has_much_room("b")

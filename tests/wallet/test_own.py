@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import ParameterError, TxConflictError
+from spvfilter.errors import ParameterError, TxCheckError, TxConflictError
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
@@ -188,7 +188,7 @@ def test_child_of_an_abandoned_transaction_is_refused_with_advice(wallet: Wallet
     parent = pay(50, coin(1))
     wallet.broadcast(parent)
     wallet.tell(wallet.books.abandon(txid(parent)))
-    with pytest.raises(ParameterError, match=r"was abandoned: broadcast .* first, or spend other coins"):
+    with pytest.raises(TxCheckError, match=r"was abandoned: broadcast .* first, or spend other coins"):
         check_broadcast(wallet.books, Transaction.parse(pay(30, out(parent))))
 
 

@@ -122,6 +122,21 @@ def test_an_address_that_overlapping_keychains_share_is_revealed_once() -> None:
     assert windows.to_reveal(one, REGTEST)[0] == 17
 
 
+def test_overlapping_windows_move_after_earlier_entries_were_removed() -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(removed := script_at(1_000))
+    watch.add_keychain("one", script_at, lookahead=GAP_LIMIT)
+    watch.add_keychain("two", lambda index: script_at(index + 10), lookahead=GAP_LIMIT)
+    with watch.within_account("bob"):
+        watch.add_keychain("his", lambda index: script_at(index + 25), lookahead=GAP_LIMIT)
+    assert len(watch.index.windows.shared) == 15
+    watch.index.replace_with(watch.index.without_account("bob"))
+    watch.index.replace_with(watch.index.without_entries({watch.table.find(EntryKind.SCRIPT, removed)}))
+    assert len(watch.index.windows.shared) == 10
+    watch.match_tx(build.tx([TxIn(bytes(32), 0)], [TxOut(1, script_at(19))]))
+    assert [(*each.used, each.end) for each in watch.keychains] == [(19, 40), (9, 30)]
+
+
 def test_the_window_of_a_removed_account_need_not_move() -> None:
     watch = wallet(Chain(0))
     with watch.within_account("bob"):
