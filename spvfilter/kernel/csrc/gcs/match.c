@@ -40,7 +40,8 @@ static void settle(verdicts *to, size_t number, spv_status status, bool match, c
     }
 }
 
-/* The values that the query's items have in a set, not sorted, in memory that is reused. */
+/* The hashes of the query's items under the key of a set, or the values that they have in the set. They are not sorted.
+   The memory is reused. */
 typedef struct {
     uint64_t *values;
     size_t count;
@@ -50,14 +51,12 @@ SPV_INLINE uint64_t map_to(uint64_t hash, uint64_t span) { /* BIP-158 § Hashing
     return (uint64_t)((unsigned __int128)hash * span >> 64);
 }
 
-static spv_status want(wanted_values *wanted, const question *asked, const uint8_t key[16], uint64_t span) {
+static spv_status hash_wanted(wanted_values *wanted, const question *asked, const uint8_t key[16]) {
     const size_t count = asked->query->room;
     if (!wanted->values && !(wanted->values = malloc(count * sizeof *wanted->values)))
         return SPV_NOMEM;
     wanted->count = count;
     spv_gcs_hash(asked->query, key, wanted->values);
-    for (size_t i = 0; i < count; i++)
-        wanted->values[i] = map_to(wanted->values[i], span);
     return SPV_OK;
 }
 
@@ -167,13 +166,17 @@ static void advance(searches *under_way, unsigned p, verdicts *to) {
 
 static spv_status start(search *s, const question *asked, const spv_gcs_stream *stream, const uint8_t key[16], size_t number) {
     const uint64_t span = stream->n * asked->m;
-    spv_status status = want(&s->wanted, asked, key, span);
-    if (!status && !spv_sieve_make(&s->sieve, s->wanted.values, s->wanted.count, span))
-        status = SPV_NOMEM;
+    const spv_status status = hash_wanted(&s->wanted, asked, key);
+    if (status)
+        return status;
+    for (size_t i = 0; i < s->wanted.count; i++)
+        s->wanted.values[i] = map_to(s->wanted.values[i], span);
+    if (!spv_sieve_make(&s->sieve, s->wanted.values, s->wanted.count, span))
+        return SPV_NOMEM;
     s->stream = *stream;
     s->number = number;
     s->match = false;
-    return status;
+    return SPV_OK;
 }
 
 /* A query that is not small: sets are decoded. */
@@ -196,19 +199,33 @@ static bool among_sorted(const spv_gcs_values *set, uint64_t value) {
     return low < set->count && set->values[low] == value;
 }
 
-/* True if a wanted value is in the set. All values are first tested against the high map, without branches. Few
-   pass. */
-static bool any_in_set(const decoded *d) {
-    const spv_sieve sieve = d->sieve;
-    uint64_t *wanted = d->wanted.values;
+/* Keeps the values of the wanted hashes that pass the high map, and returns their number. Few pass, so there is no
+   branch. */
+SPV_INLINE size_t sift(wanted_values *wanted, const spv_sieve *by, uint64_t span) {
+    const spv_sieve sieve = *by;
+    uint64_t *values = wanted->values;
     size_t left = 0;
-    for (size_t i = 0; i < d->wanted.count; i++) {
-        const uint64_t value = wanted[i];
-        wanted[left] = value;
+    for (size_t i = 0; i < wanted->count; i++) {
+        const uint64_t value = map_to(values[i], span);
+        values[left] = value;
         left += spv_sieve_high(&sieve, value) & 1;
     }
+    return left;
+}
+
+SPV_GCS_BMI2 static size_t sift_bmi2(wanted_values *wanted, const spv_sieve *by, uint64_t span) {
+    return sift(wanted, by, span);
+}
+
+static size_t sift_plain(wanted_values *wanted, const spv_sieve *by, uint64_t span) {
+    return sift(wanted, by, span);
+}
+
+/* True if a wanted hash has its value in the set. */
+static bool any_in_set(decoded *d, uint64_t span) {
+    const size_t left = (SPV_GCS_HAS_BMI2 ? sift_bmi2 : sift_plain)(&d->wanted, &d->sieve, span);
     for (size_t i = 0; i < left; i++)
-        if (spv_sieve_low(&sieve, wanted[i]) && among_sorted(&d->set, wanted[i]))
+        if (spv_sieve_low(&d->sieve, d->wanted.values[i]) && among_sorted(&d->set, d->wanted.values[i]))
             return true;
     return false;
 }
@@ -219,10 +236,10 @@ static spv_status match_decoded(decoded *d, const question *asked, const spv_gcs
     if (status || !d->set.count || !asked->query->room)
         return status;
     const uint64_t span = d->set.count * asked->m;
-    status = want(&d->wanted, asked, set->key, span);
+    status = hash_wanted(&d->wanted, asked, set->key);
     if (!status && !spv_sieve_make(&d->sieve, d->set.values, d->set.count, span))
         status = SPV_NOMEM;
-    *match = !status && any_in_set(d);
+    *match = !status && any_in_set(d, span);
     return status;
 }
 
