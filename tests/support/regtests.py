@@ -51,7 +51,7 @@ def _mined(length: int, now: float) -> Regtest:
 
 
 def mined(length: int, clock: Callable[[], float] = time.time) -> Regtest:
-    """A node that has just mined so many blocks. They are mined once in a process, and then copied."""
+    """A node that has just mined `length` blocks. They are mined once in a process, and then copied."""
     made = copied(_mined(length, _BEGUN if clock is time.time else clock()), clock)
     made._extra = count(length)
     return made

@@ -20,11 +20,11 @@ from support.locks import FOREIGN, LOCKS, STRANGER, build_tx, key
 from support.stage import Prompt, Stage, stage
 
 SMALL = PeerTimeouts(filters=15)
-"""So that the search asks for filters in several parts."""
+"""The search asks for filters in several parts."""
 
 
 def completeness(world: Stage) -> Counter[Completeness]:
-    """Of all matches in the database."""
+    """Count the matches of the database by their completeness."""
     assert world.process is not None
     return Counter(each for _, _, _, each, _ in world.process.disk.store.matches())
 
@@ -36,7 +36,7 @@ def sent(world: Stage, *commands: str) -> list[int]:
 
 
 def parts(blocks: int) -> int:
-    """The number of requests for the filters of so many blocks."""
+    """The number of requests for the filters of a number of blocks."""
     return -(-blocks // SMALL.filters)
 
 

@@ -103,7 +103,7 @@ def test_blocks_with_one_witness_are_searched_again_after_a_restart(mode: Mode, 
         assert world.has_found_all()
 
 
-def test_blocks_with_one_witness_are_searched_again_despite_a_new_entry(tmp_path: Path) -> None:
+def test_blocks_with_one_witness_are_searched_again_after_an_addition(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt) as world:
         world.nodes[1].is_up = False
         world.boot()
