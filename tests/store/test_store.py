@@ -12,8 +12,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,7 @@ from spvfilter.errors import (
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
+from spvfilter.protocol import MAX_FILTER_SIZE
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
@@ -433,6 +436,25 @@ TAMPERED = {
     "a coin that is unspent": "DELETE FROM unspent WHERE height = 4",
     "a pending one": "UPDATE transactions SET first_seen = 8",
 }
+
+
+@pytest.mark.parametrize(
+    ("change", "is_valid"),
+    [
+        ({}, True),
+        ({"tweak": 0, "elements": 1}, True),
+        ({"tweak": (1 << 32) - 1, "elements": 8 * MAX_FILTER_SIZE}, True),
+        ({"tweak": 1 << 32}, False),
+        ({"elements": 0}, False),
+        ({"elements": 8 * MAX_FILTER_SIZE + 1}, False),
+        ({"fp_rate": 0.0}, False),
+        ({"fp_rate": 1.0}, False),
+    ],
+)
+def test_impossible_parameters_of_the_filter_are_corrupt(change: dict[str, Any], is_valid: bool) -> None:
+    stored = Bip37Parameters(3, 2_048, 0.002, b"k" * 32)._replace(**change)
+    with nullcontext() if is_valid else pytest.raises(StoreCorruptError, match="parameters are out of range"):
+        assert Bip37Parameters.parse(stored.encode()) == stored
 
 
 def test_unknown_completeness_is_not_written(tmp_path: Path) -> None:

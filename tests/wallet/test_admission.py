@@ -179,12 +179,8 @@ def test_later_announcement_moves_an_observation_once(*, is_restarted: bool, lat
     assert wallet.pending == 40
 
 
-def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
-    wallet = Wallet()
-    parent = pay(1_000, coin(1), to=THEIRS)
-    child = pay(50, out(parent))
-    wallet.observe(child)
-    wallet.observe(parent)
+def watch_theirs(wallet: Wallet) -> list[object]:
+    """Add the script THEIRS to the watch list, and return the events of the transactions that match it."""
     wallet.books.entries.store([(EntryKind.SCRIPT, THEIRS, None)])
     wallet.tell(())
     wallet.books.watch.table.add(EntryKind.SCRIPT, THEIRS)
@@ -192,6 +188,27 @@ def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
     told: list[object] = []
     while wallet.books.is_match_due:
         told += wallet.books.match_some(1)
+    return told
+
+
+@pytest.mark.parametrize("is_mined", [False, True])
+def test_a_new_entry_finds_no_payment_that_a_block_may_contain(is_mined: bool) -> None:
+    wallet = Wallet()
+    raw = pay(50, coin(1), to=THEIRS)
+    wallet.observe(raw)
+    if is_mined:
+        wallet.mine(raw)  # new entries are searched for from the next block on
+    assert bool(watch_theirs(wallet)) is not is_mined
+    assert (txid(raw) in wallet.books.intake.pool) is not is_mined
+
+
+def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
+    wallet = Wallet()
+    parent = pay(1_000, coin(1), to=THEIRS)
+    child = pay(50, out(parent))
+    wallet.observe(child)
+    wallet.observe(parent)
+    told = watch_theirs(wallet)
     spends = [event.match for event in told if isinstance(event, MatchFound) and event.match.kind is MatchKind.INPUT]
     assert [match.txid for match in spends] == [txid(child)]
 
