@@ -18,6 +18,7 @@ STANDARD = {
         "special networks of ipaddress",
     ),
     **dict.fromkeys(("_use_fd_functions", "_HAVE_SIGMASK", "_UnixSelectorEventLoop"), "what Windows lacks"),
+    **dict.fromkeys(("_run_exitfuncs", "_shutdown"), "of atexit and threading: what an interpreter does at its end"),
 }
 """Names of the standard library that have no public counterpart."""
 DOCUMENTED = {"_asdict", "_exit", "_field_defaults", "_fields", "_make", "_replace"}
