@@ -237,22 +237,31 @@ def branch(world: Stage, kept: int, mined: int) -> Regtest:
 
 
 class Behind(Prompt):
-    """Has a shorter chain of its own."""
+    """Lacks the last blocks."""
 
     is_full = is_prompt = False
-    kept, mined = 50, 10
-    words = "below the required"
+    kept, mined = 60, 0
+    words = "does not know block"
 
     def view(self) -> Regtest:
         return branch(self.world, self.kept, self.mined)  # type: ignore[arg-type]  # it is a stage
 
 
+class Forked(Behind):
+    """Has a branch with less work."""
+
+    kept, mined = 50, 10
+    words = "below the required"
+
+
 class Elsewhere(Behind):
+    """Shares only the genesis block."""
+
     kept, mined = 0, 10
     words = "has a different chain"
 
 
-@pytest.mark.parametrize("kind", [Behind, Elsewhere])
+@pytest.mark.parametrize("kind", [Behind, Forked, Elsewhere])
 @MODES
 def test_a_node_that_is_behind_does_not_prove_the_tip(mode: Mode, kind: type[Behind], tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, kind) as world:

@@ -27,7 +27,7 @@ def last_paid(world: World) -> int:
 
 
 class Omits(FalseFilters):
-    """Serves filters that fit its headers. One of them lacks the wallet's scripts."""
+    """Serves filters that fit its headers, but one of them lacks the scripts of the wallet."""
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)

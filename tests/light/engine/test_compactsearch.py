@@ -1,4 +1,4 @@
-"""The search over compact filters: who is asked for which filters, what they prove, and what peers learn of it."""
+"""The search over compact filters: which filters are requested from whom, what they prove, and what peers learn."""
 
 from __future__ import annotations
 

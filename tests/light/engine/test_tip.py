@@ -158,7 +158,7 @@ def test_fifty_payments_in_one_block_cause_no_wide_filter(tmp_path: Path) -> Non
         assert not world.warnings
 
 
-def test_an_entry_of_a_later_run_is_searched_in_old_blocks(tmp_path: Path) -> None:
+def test_an_entry_of_a_later_run_is_searched_below(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, Prompt) as world:
         late = late_lock(0)
         world.truth.regtest.pay(late.pays(7_000))
