@@ -303,6 +303,9 @@ class TestSecrets:
             leaked = [secret[at : at + 5] for at in range(len(secret) - 4) if secret[at : at + 5] in shown]
             assert not leaked, shown
 
+    def test_a_possible_secret_is_described_by_its_length(self) -> None:
+        assert str(refusal(PHRASE)).endswith(f": {len(PHRASE)} characters, not shown because they may be a secret")
+
     def test_every_prefix_of_an_extended_key_is_known(self) -> None:
         for letter in "xyzYZtuvUV":
             assert str(refusal(letter + XPRV[1:])).startswith(f"an extended private key ({letter}prv…)")

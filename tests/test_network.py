@@ -9,17 +9,18 @@ import re
 
 import pytest
 
+from spvfilter.chain.difficulty import encode_bits
 from spvfilter.errors import ParameterError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
 from spvfilter.primitives import Header, hash_from_hex, hash_to_hex
 
-# Core kernel/chainparams.cpp: name, magic, P2PKH and P2SH versions, bech32 prefix, port, BIP-34 height
+# Core kernel/chainparams.cpp: name, magic, P2PKH and P2SH versions, bech32 prefix, port, BIP-34 and segwit height
 PUBLISHED = [
-    (MAINNET, "mainnet", "f9beb4d9", 0, 5, "bc", 8333, 227931),
-    (TESTNET3, "testnet3", "0b110907", 111, 196, "tb", 18333, 21111),
-    (TESTNET4, "testnet4", "1c163f28", 111, 196, "tb", 48333, 1),
-    (SIGNET, "signet", "0a03cf40", 111, 196, "tb", 38333, 1),
-    (REGTEST, "regtest", "fabfb5da", 111, 196, "bcrt", 18444, 1),
+    (MAINNET, "mainnet", "f9beb4d9", 0, 5, "bc", 8333, 227931, 481824),
+    (TESTNET3, "testnet3", "0b110907", 111, 196, "tb", 18333, 21111, 834624),
+    (TESTNET4, "testnet4", "1c163f28", 111, 196, "tb", 48333, 1, 1),
+    (SIGNET, "signet", "0a03cf40", 111, 196, "tb", 38333, 1, 1),
+    (REGTEST, "regtest", "fabfb5da", 111, 196, "bcrt", 18444, 1, 0),
 ]
 SIGNET_CHALLENGE = (  # Core kernel/chainparams.cpp, SigNetParams
     "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be4"
@@ -72,13 +73,13 @@ GENESIS = [
 ]
 
 
-@pytest.mark.parametrize(("known", "name", "magic", "p2pkh", "p2sh", "hrp", "port", "bip34"), PUBLISHED)
+@pytest.mark.parametrize(("known", "name", "magic", "p2pkh", "p2sh", "hrp", "port", "bip34", "segwit"), PUBLISHED)
 def test_parameters_are_as_published(
-    known: Network, name: str, magic: str, p2pkh: int, p2sh: int, hrp: str, port: int, bip34: int
+    known: Network, name: str, magic: str, p2pkh: int, p2sh: int, hrp: str, port: int, bip34: int, segwit: int
 ) -> None:
     assert (known.name, known.magic.hex(), known.hrp) == (name, magic, hrp)
     assert (known.p2pkh_version, known.p2sh_version) == (p2pkh, p2sh)
-    assert (known.default_port, known.bip34_height) == (port, bip34)
+    assert (known.default_port, known.bip34_height, known.segwit_height) == (port, bip34, segwit)
 
 
 @pytest.mark.parametrize(("known", "merkle_root", "time", "bits", "nonce", "published"), GENESIS)
@@ -89,7 +90,7 @@ def test_genesis_hash_is_that_of_the_genesis_header(
     header = Header(1, bytes(32), hash_from_hex(merkle_root), time, bits, nonce)
     assert bytes(header) == known.genesis
     assert header.hash == known.genesis_hash
-    assert known.pow_limit_bits == bits
+    assert known.pow_limit_bits == bits == encode_bits(known.pow_limit)
 
 
 def test_checkpoints_ascend_and_are_met_by_the_minimum_of_work() -> None:

@@ -51,6 +51,12 @@ def test_a_parsed_transaction_has_its_parts() -> None:
         tx.output(2)
 
 
+@pytest.mark.parametrize("value", [-1, -(1 << 63), 1 << 56, (1 << 63) - 1])
+def test_impossible_values_are_read_as_they_are(value: int) -> None:
+    tx = Transaction.parse(build.tx([TxIn(b"\x11" * 32, 0)], [build.TxOut(value, b"\x51")]))
+    assert tx.outputs[0].value == tx.output(0).value == value
+
+
 def test_without_witness_both_ids_are_equal() -> None:
     legacy, segwit = Transaction.parse(FUNDING), Transaction.parse(SEGWIT)
     assert legacy.wtxid == legacy.txid == build.txid(FUNDING)
