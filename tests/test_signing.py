@@ -78,6 +78,15 @@ def test_core_accepts_what_is_signed(seed: int) -> None:
     assert build_tx(inputs, outputs, version=version, lock_time=lock_time, keys=keys) == raw  # the same nonces
 
 
+def test_numbers_of_a_transaction_have_defaults_and_reach_their_limits() -> None:
+    made = Transaction.parse(build_tx([TxIn(PLACE)], PAID))
+    assert (made.version, made.lock_time, made.sequences) == (2, 0, (0xFFFFFFFE,))
+    for version in (-(1 << 31), (1 << 31) - 1):
+        raw = build_tx([TxIn(PLACE, sequence=0xFFFFFFFF)], PAID, version=version, lock_time=0xFFFFFFFF)
+        made = Transaction.parse(raw)
+        assert (made.version, made.lock_time, made.sequences) == (version, 0xFFFFFFFF, (0xFFFFFFFF,))
+
+
 def test_without_keys_nothing_is_signed() -> None:
     (txin,) = [p2wpkh(key(1)).spends(PLACE, 1_000)]
     assert SIGNATURE in build_tx([txin], PAID)
