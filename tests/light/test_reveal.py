@@ -68,6 +68,11 @@ async def paid_to(client: LightClient, height: int) -> dict[int | None, int]:
     return received
 
 
+async def revealed(client: LightClient, count: int, *, exclusive: bool = True) -> list[str]:
+    """Reveal addresses in calls at the same time, which share a commit."""
+    return await asyncio.gather(*(client.reveal_address(exclusive=exclusive) for _ in range(count)))
+
+
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Collect the first block of each search that went back below the searched height."""
@@ -113,8 +118,8 @@ async def test_a_client_without_a_database_gives_no_address_twice() -> None:
 @pytest.mark.parametrize("exclusive", [False, True])
 async def test_a_payment_after_many_unpaid_addresses_is_found(mode: str, exclusive: bool, tmp_path: Path) -> None:
     async with Node(mined(101)) as node, client_of(node, mode, tmp_path / "w.db") as client:
-        for _ in range(150):
-            last = await client.reveal_address(exclusive=exclusive)
+        for _ in range(15):
+            last = (await revealed(client, 10, exclusive=exclusive))[-1]
         assert last == ADDRESSES[149]
         node.regtest.pay(TxOut(5_000, script_at(149)))
         node.regtest.mine()
@@ -176,8 +181,8 @@ async def test_exclusive_addresses_cost_one_search_of_all_blocks(
     async with Node(mined(101)) as node:
         for _ in range(3):
             async with client_of(node, mode, tmp_path / "w.db") as client:
-                for _ in range(200):
-                    await client.reveal_address(exclusive=True)
+                for _ in range(20):
+                    await revealed(client, 10)
                 node.regtest.mine(3)
                 await paid_to(client, node.regtest.height)
                 status = await client.status()
@@ -192,8 +197,8 @@ async def test_shared_keychain_costs_a_search_for_each_growth(mode: str, tmp_pat
         await paid_to(client, 101)
         for exclusive in (True, False, True):  # the flag is off until it is set again
             searches.clear()
-            for _ in range(80):
-                await client.reveal_address(exclusive=exclusive)
+            for _ in range(20):
+                await revealed(client, 4, exclusive=exclusive)
                 await paid_to(client, 101)
             assert searches == [0] * (1 if exclusive else 4)
 
@@ -343,12 +348,12 @@ async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches:
     async with Node(mined(101)) as node:
         async with client_of(node, "compact", path) as client:
             await paid_to(client, 101)
-            given = [await client.reveal_address(exclusive=True) for _ in range(100)]
+            given = await revealed(client, 100)
         async with client_of(node, "compact", path, rebuild=True) as client:
             await paid_to(client, 101)
             searches.clear()
-            for _ in range(80):
-                given.append(await client.reveal_address(exclusive=True))
+            for _ in range(20):
+                given += await revealed(client, 4)
                 await paid_to(client, 101)
             assert given == ADDRESSES[:180]
             assert searches == [0]
@@ -366,8 +371,7 @@ async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None
             await paid_to(client, 101)
             with pytest.raises(InexpressibleError, match=r"a BIP-37 filter has no room for .* use compact mode"):
                 while True:
-                    await client.reveal_address(exclusive=True)
-                    given += 1
+                    given += len(await revealed(client, 10 if given < 600 else 1))
             assert given > 600
             node.regtest.pay(TxOut(5_000, script_at(given - 1)))
             node.regtest.mine()
