@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 
 import pytest
@@ -46,9 +47,10 @@ def test_each_entry_has_its_searched_blocks(seed: int) -> None:
                 each.add(cursor)
         elif kind < 0.7:
             number = rng.choice([0, 1, 1, 3])
-            first = searched.add_entries(number)
+            like = rng.choice([None, *model])
+            first = searched.add_entries(number, like)
             assert first == max(model, default=0) + 1 or model == {} or first > max(model)
-            model |= {entry: set() for entry in range(first, first + number)}
+            model |= {entry: set(() if like is None else model[like]) for entry in range(first, first + number)}
         elif kind < 0.78:
             cursor = rng.randrange(-1, cursor + 1)
             searched.cut(cursor)
@@ -127,6 +129,34 @@ def test_damaged_data_is_refused(raw: bytes) -> None:
         Searched.parse(raw)
 
 
+BLOCKS = (1 << 31) - 1  # the greatest height
+
+
+@pytest.mark.parametrize(
+    ("start", "next_id", "groups"),
+    [
+        (-1, 1, []),
+        (BLOCKS + 1, 1, []),
+        (0, 1 << 62, []),
+        (0, 1, [[0, []]]),
+        (0, 2, [[2, []]]),
+        (0, 3, [[2, []], [1, []]]),
+        (0, 2, [[1, [[5, 4]]]]),
+        (0, 2, [[1, [[-1, 4]]]]),
+        (0, 2, [[1, [[0, BLOCKS + 1]]]]),
+        (0, 2, [[1, [[0, 4], [5, 9]]]]),
+        (0, 2, [[1, [[6, 9], [0, 4]]]]),
+        (0, 2, [[1, [[3 * at, 3 * at] for at in range(MAX_RANGES + 1)]]]),
+        (0, MAX_GROUPS + 2, [[at + 1, []] for at in range(MAX_GROUPS + 1)]),
+    ],
+)
+def test_records_that_contradict_themselves_are_refused(start: int, next_id: int, groups: list[object]) -> None:
+    sound = [BLOCKS, 3, [[1, [[0, 4], [6, BLOCKS]]], [2, []]]]
+    assert json.loads(Searched.parse(json.dumps(sound).encode()).encode()) == sound
+    with pytest.raises(StoreCorruptError, match="contradict each other"):
+        Searched.parse(json.dumps([start, next_id, groups]).encode())
+
+
 def test_a_requested_start_is_stored_until_the_search_begins() -> None:
     for wanted in [(174, None), (None, 1_700_000_000), (0, None), (5, 6)]:
         searched = Searched()
@@ -143,6 +173,7 @@ def test_a_requested_start_is_stored_until_the_search_begins() -> None:
         b"[null,1,[],[1,2],[3,4]]",
         b'[null,1,[],["x",null]]',
         b"[null,1,[],[[],1]]",
+        b"[null,1,[],[-1,null]]",
     ],
 )
 def test_a_damaged_start_is_an_error(raw: bytes) -> None:
