@@ -22,6 +22,7 @@ _REFERENCE = {
             "bip37_scan_block",
             "bip37_scan_tx",
             "block_txids",
+            "block_txs",
             "check_amounts",
             "check_block",
             "is_p2pk",

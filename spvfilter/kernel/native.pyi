@@ -6,6 +6,7 @@ from spvfilter.kernel.pure.blocks import (
     bip37_scan_block as bip37_scan_block,
     bip37_scan_tx as bip37_scan_tx,
     block_txids as block_txids,
+    block_txs as block_txs,
     check_amounts as check_amounts,
     check_block as check_block,
     is_p2pk as is_p2pk,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
-from spvfilter.kernel import Hit, WatchTable, block_txids, merkle_branches, walk_block
+from spvfilter.kernel import Hit, WatchTable, block_txids, block_txs, merkle_branches, walk_block
 from spvfilter.protocol import OUTPOINT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
@@ -53,8 +52,7 @@ class ScannedBlock:
         """Return the known transactions at these positions, serialized."""
         if self.raw is None:
             return {tx.position: tx.raw for tx in self.txs if tx.position in positions}
-        spans = enumerate(islice(walk_block(self.raw), max(positions, default=-1) + 1))
-        return {position: self.raw[span.start : span.end] for position, span in spans if position in positions}
+        return dict(zip(positions, block_txs(self.raw, positions), strict=True)) if positions else {}
 
     def hits(self, table: WatchTable) -> list[Hit]:
         """The hits in the block.

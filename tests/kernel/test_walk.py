@@ -9,7 +9,7 @@ from bitcoin.core import CBlock
 from hypothesis import given, strategies as st
 
 from spvfilter import kernel
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import Header, hash_to_hex
 from support import build
 from support.build import TxIn, TxOut
@@ -104,6 +104,19 @@ def test_real_blocks_match_the_index_of_the_vectors(block: RealBlock) -> None:
         len(raw) - sum(tx.end - tx.start - len(kernel.strip_witness(raw, tx)) for tx in txs) == facts["stripped_size"]
     )
     assert [kernel.txid(raw, tx) for tx in txs] == [tx.GetTxid() for tx in CBlock.deserialize(raw).vtx]
+    assert kernel.block_txs(raw, range(len(txs))) == [raw[tx.start : tx.end] for tx in txs]
+
+
+def test_transactions_come_in_the_order_of_their_positions() -> None:
+    legacy = build.tx([TxIn(b"\x11" * 32, 1)], [TxOut(5, b"\x52" * 30)])
+    raw = build.block_of(build.GENESIS, 5, [legacy, SEGWIT])
+    assert kernel.block_txs(raw, [2, 1, 2]) == [SEGWIT, legacy, SEGWIT]
+    assert kernel.block_txs(raw, []) == []
+    for position in (3, -1, 1 << 70):
+        with pytest.raises(ParameterError, match=f"^no transaction at a position: {position}$"):
+            kernel.block_txs(raw, [0, position])
+    with pytest.raises(FormatError, match="1 trailing byte"):  # after the transactions that are wanted
+        kernel.block_txs(raw + b"\x00", [0])
 
 
 @pytest.mark.vectors

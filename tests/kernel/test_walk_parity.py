@@ -27,6 +27,7 @@ def judged(kernel: Kernel, raw: bytes) -> list[object]:
         kernel.walk_tx,
         lambda raw: list(kernel.walk_block(raw)),
         kernel.block_txids,
+        lambda raw: kernel.block_txs(raw, [1, 0]),
         kernel.check_amounts,
         kernel.check_block,
     )

@@ -388,6 +388,13 @@ static void block_checks(const real_block *block) {
     uint8_t bits = 0xFF;
     spv_bip37 everything = {.bits = &bits, .size = 1, .hash_funcs = 1};
     EVENTUALLY(spv_check_block(block->raw, block->size, &error), );
+    size_t *places;
+    uint32_t count;
+    EVENTUALLY(spv_block_places(block->raw, block->size, &places, &count, &error), CHECK(!places));
+    CHECK(count == block->transactions && places[count] == block->size);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(places[i] == block->txs[i].start);
+    free(places);
     EVENTUALLY(spv_bip37_scan_block(block->raw, block->size, &everything, &matches, &error), {
         spv_tx_matches_free(&matches);
         matches = (spv_tx_matches){0};

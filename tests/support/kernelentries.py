@@ -265,6 +265,7 @@ ENTRIES: dict[str, Entry] = {
     "merkle_root": Entry(function("merkle_root"), (LEAVES,), ((0, 0), (0, 98)), (0,)),
     "merkle_branches": Entry(function("merkle_branches"), (b"".join(LEAVES), [0, 97, 98]), ((0,),)),
     "block_txids": Entry(function("block_txids"), (BLOCK,), ((0,),)),
+    "block_txs": Entry(function("block_txs"), (BLOCK, [3, 0]), ((0,),)),
     "check_amounts": Entry(function("check_amounts"), (BLOCK,), ((0,),)),
     "check_block": Entry(function("check_block"), (BLOCK,), ((0,),)),
     "bip37_scan_block": Entry(

@@ -262,6 +262,19 @@ def block_txids(raw: bytes, /) -> bytes:
     return b"".join([txid(raw, tx) for tx in walk_block(raw)])
 
 
+def block_txs(raw: bytes, positions: Iterable[int], /) -> list[bytes]:
+    """Return the bytes of the transactions at some positions of a block, in the order of the positions.
+
+    Raises:
+        FormatError: walk_block refuses the block.
+        ParameterError: The block has no transaction at a position.
+    """
+    raw = snapshot(raw)
+    txs = list(walk_block(raw))
+    places = [whole(position, 0, len(txs) - 1, "no transaction at a position") for position in list(positions)]
+    return [raw[txs[place].start : txs[place].end] for place in places]
+
+
 def check_block(raw: bytes, /) -> None:
     """Check that a block's header commits to its transactions, and that the witness commitment matches their witnesses.
 

@@ -123,10 +123,28 @@ static void check_commitments(const uint8_t *data, size_t size, spv_hash *ids, u
     release(block);
 }
 
+/* The places of a block's transactions are where a walk finds them. `txs` is NULL if the walk refuses the block. */
+static void check_places(const uint8_t *data, size_t size, const spv_tx *txs, uint32_t count, const spv_error *refused) {
+    size_t *places;
+    uint32_t transactions;
+    spv_error error;
+    const spv_status status = spv_block_places(data, size, &places, &transactions, &error);
+    CHECK(!status == !!txs);
+    if (txs) {
+        CHECK(transactions == count && places[count] == size);
+        for (uint32_t i = 0; i < count; i++)
+            CHECK(places[i] == txs[i].start);
+    } else {
+        check_same_refusal(&error, refused);
+    }
+    free(places);
+}
+
 static void check_block(const uint8_t *data, size_t size) {
     uint32_t count;
     spv_error error;
     spv_tx *txs = walk_whole_block(data, size, &count, &error);
+    check_places(data, size, txs, count, &error);
     if (!txs)
         return;
     spv_hash *ids = zeroed(count, sizeof *ids);

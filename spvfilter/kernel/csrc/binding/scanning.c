@@ -27,6 +27,29 @@ static PyObject *merkle_root(PyObject *self, PyObject *given) {
     return Py_BuildValue("(NO)", PyBytes_FromStringAndSize((const char *)root, sizeof root), mutated ? Py_True : Py_False);
 }
 
+/* Reads positions below `count`. `lack` begins the message for any other position. NULL with an exception set; the
+   caller frees the memory by PyMem_Free. */
+static size_t *take_positions(const spv_state *state, PyObject *given, size_t count, const char *lack, size_t *wanted) {
+    PyObject *list = spv_list(state, given);
+    if (!list)
+        return NULL;
+    *wanted = (size_t)PyList_Size(list);
+    size_t *positions = PyMem_Malloc(*wanted * sizeof *positions + 1);
+    if (!positions)
+        PyErr_NoMemory();
+    for (size_t i = 0; positions && i < *wanted; i++) {
+        long long position = 0;
+        if (spv_whole(state, PyList_GetItem(list, (Py_ssize_t)i), 0, (long long)count - 1, lack, &position)) {
+            positions[i] = (size_t)position;
+        } else {
+            PyMem_Free(positions);
+            positions = NULL;
+        }
+    }
+    Py_DECREF(list);
+    return positions;
+}
+
 /* Arguments of merkle_branches. */
 typedef struct {
     spv_hash *leaves; /* a copy */
@@ -34,24 +57,6 @@ typedef struct {
     size_t *positions;
     size_t wanted;
 } branch_request;
-
-static bool take_positions(const spv_state *state, PyObject *given, branch_request *request) {
-    PyObject *list = spv_list(state, given);
-    if (!list)
-        return false;
-    request->wanted = (size_t)PyList_Size(list);
-    request->positions = PyMem_Malloc(request->wanted * sizeof *request->positions + 1);
-    bool taken = request->positions != NULL;
-    if (!taken)
-        PyErr_NoMemory();
-    for (size_t i = 0; taken && i < request->wanted; i++) {
-        long long position = 0;
-        taken = spv_whole(state, PyList_GetItem(list, (Py_ssize_t)i), 0, (long long)request->count - 1, "no leaf at a position", &position);
-        request->positions[i] = (size_t)position;
-    }
-    Py_DECREF(list);
-    return taken;
-}
 
 static bool take_leaves(const spv_state *state, PyObject *given, branch_request *request) {
     PyObject *raw = spv_snapshot(given);
@@ -93,7 +98,9 @@ static PyObject *merkle_branches(PyObject *self, PyObject *const *arguments, Py_
     const spv_state *state = spv_module_state(self);
     branch_request request = {0};
     PyObject *made = NULL;
-    if (take_leaves(state, arguments[0], &request) && take_positions(state, arguments[1], &request))
+    if (take_leaves(state, arguments[0], &request))
+        request.positions = take_positions(state, arguments[1], request.count, "no leaf at a position", &request.wanted);
+    if (request.positions)
         made = request.wanted ? branches_of(&request) : PyList_New(0); /* without leaves, no position is wanted */
     PyMem_Free(request.leaves);
     PyMem_Free(request.positions);
@@ -118,6 +125,45 @@ static PyObject *block_txids(PyObject *self, PyObject *given) {
         made = PyBytes_FromStringAndSize((const char *)txids, (Py_ssize_t)count * (Py_ssize_t)sizeof *txids);
     free(txids);
     return status ? spv_raise(spv_module_state(self), status, &error) : made;
+}
+
+static PyObject *txs_between(const uint8_t *raw, const size_t *places, const size_t *positions, size_t wanted) {
+    PyObject *list = PyList_New((Py_ssize_t)wanted);
+    for (size_t i = 0; list && i < wanted; i++) {
+        const size_t start = places[positions[i]], end = places[positions[i] + 1];
+        PyObject *tx = PyBytes_FromStringAndSize((const char *)raw + start, (Py_ssize_t)(end - start));
+        if (!tx || PyList_SetItem(list, (Py_ssize_t)i, tx))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *block_txs(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (!spv_count_arguments("block_txs", count, 2))
+        return NULL;
+    const spv_state *state = spv_module_state(self);
+    PyObject *raw = spv_snapshot(arguments[0]), *made = NULL;
+    if (!raw)
+        return NULL;
+    const uint8_t *data = spv_data(raw);
+    const size_t size = spv_size(raw);
+    size_t *places, *positions = NULL, wanted = 0;
+    uint32_t transactions;
+    spv_error error;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = spv_block_places(data, size, &places, &transactions, &error);
+    Py_END_ALLOW_THREADS
+    if (status)
+        spv_raise(state, status, &error);
+    else
+        positions = take_positions(state, arguments[1], transactions, "no transaction at a position", &wanted);
+    if (positions)
+        made = txs_between(data, places, positions, wanted);
+    PyMem_Free(positions);
+    free(places);
+    Py_DECREF(raw);
+    return made;
 }
 
 /* Calls a check of a block, without the GIL. */
@@ -250,6 +296,7 @@ int spv_add_scan(PyObject *module, spv_state *Py_UNUSED(state)) {
         SPV_FUNCTION(merkle_root, METH_O),
         SPV_FUNCTION(merkle_branches, METH_FASTCALL),
         SPV_FUNCTION(block_txids, METH_O),
+        SPV_FUNCTION(block_txs, METH_FASTCALL),
         SPV_FUNCTION(check_amounts, METH_O),
         SPV_FUNCTION(check_block, METH_O),
         SPV_FUNCTION(bip37_scan_block, METH_VARARGS | METH_KEYWORDS),

@@ -1,5 +1,5 @@
-/* Binding of block/merkle.h, bloom/bip37/scan.h and the end of block/walk.h: merkle_root, block_txids, check_block,
-   check_amounts, bip37_scan_block and bip37_scan_tx.
+/* Binding of block/merkle.h, bloom/bip37/scan.h and the end of block/walk.h: merkle_root, merkle_branches,
+   block_txids, block_txs, check_block, check_amounts, bip37_scan_block and bip37_scan_tx.
    The twin is the second half of pure/blocks.py. */
 #ifndef SPV_BINDING_SCANNING_H
 #define SPV_BINDING_SCANNING_H

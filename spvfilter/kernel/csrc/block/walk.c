@@ -1,6 +1,7 @@
 #include "block/walk.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 spv_status spv_refuse_bytes(size_t size, size_t at, size_t wanted, const char *field, spv_error *error) {
     return spv_refuse(error, at, field, "truncated: expected %zu bytes, %zu left", wanted, size - at);
@@ -99,6 +100,26 @@ spv_status spv_block_end(size_t size, size_t at, spv_error *error) {
     if (SPV_UNLIKELY(at != size))
         return spv_refuse(error, at, "block", "%zu trailing byte%s", size - at, size - at == 1 ? "" : "s");
     return SPV_OK;
+}
+
+spv_status spv_block_places(const uint8_t *raw, size_t size, size_t **places, uint32_t *transactions, spv_error *error) {
+    size_t at, *found = *places = NULL;
+    spv_status status = spv_block_start(raw, size, &at, transactions, error); /* fails if the bytes cannot hold the transactions */
+    if (status)
+        return status;
+    *places = found = malloc(((size_t)*transactions + 1) * sizeof *found);
+    if (!found)
+        return SPV_NOMEM;
+    for (uint32_t i = 0; i < *transactions; i++) {
+        spv_tx tx;
+        status = spv_walk_tx(raw, size, at, &tx, error);
+        if (status)
+            return status;
+        found[i] = at;
+        at = tx.end;
+    }
+    found[*transactions] = at;
+    return spv_block_end(size, at, error);
 }
 
 /* True if each output of a walked transaction and their sum are from 0 to SPV_MAX_MONEY. */

@@ -1,5 +1,5 @@
 /* Walking serialized transactions and blocks within their bounds. The twin is pure/blocks.py: walk_tx, parse_tx,
-   walk_block and check_amounts. */
+   walk_block, block_txs and check_amounts. */
 #ifndef SPV_BLOCK_WALK_H
 #define SPV_BLOCK_WALK_H
 
@@ -166,6 +166,9 @@ spv_status spv_parse_tx(const uint8_t *raw, size_t size, spv_tx *tx, spv_error *
 spv_status spv_block_start(const uint8_t *raw, size_t size, size_t *at, uint32_t *transactions, spv_error *error);
 /* The end of pure.blocks.walk_block: fails if bytes follow the last transaction. */
 spv_status spv_block_end(size_t size, size_t at, spv_error *error);
+/* pure.blocks.block_txs: the offsets of all transactions, and the offset after the last one. The caller frees them, also
+   after a failure. */
+spv_status spv_block_places(const uint8_t *raw, size_t size, size_t **places, uint32_t *transactions, spv_error *error);
 /* pure.blocks.check_amounts. */
 spv_status spv_check_amounts(const uint8_t *raw, size_t size, spv_error *error);
 /* The end of pure.blocks.parse_tx, for callers of spv_walk_tx_with. */

@@ -43,6 +43,15 @@
     "Return the concatenated ids of a block's transactions, 32 bytes each in wire order.\n" \
     "\n" \
     "Raises FormatError as `walk_block` does."
+#define SPV_DOC_block_txs \
+    "block_txs($module, raw, positions, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the bytes of the transactions at some positions of a block, in the order of the positions.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: walk_block refuses the block.\n" \
+    "    ParameterError: The block has no transaction at a position."
 #define SPV_DOC_check_amounts \
     "check_amounts($module, raw, /)\n" \
     "--\n" \
