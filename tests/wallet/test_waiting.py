@@ -56,6 +56,22 @@ def test_a_payment_counts_once_enough_groups_announced_it(restarts: bool) -> Non
     assert (wallet.books.waiting_matches, wallet.pending) == (0, 9_000)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_only_payments_are_listed_and_only_while_they_wait(restarts: bool) -> None:
+    wallet = Wallet()
+    parent = pay(50, coin(1), to=THEIRS)
+    child = pay(40, out(parent))
+    wallet.observe(parent, "a", quorum=2)
+    wallet.observe(child, "a", quorum=2)
+    assert wallet.books.judgement.is_waiting(txid(parent))
+    assert waiting(wallet) == [txid(child)]
+    if restarts:
+        wallet.restart()
+    wallet.mine(pay(30, coin(1), to=THEIRS))  # conflicts with both
+    assert waiting(wallet) == []
+    assert wallet.statuses() == {}
+
+
 def test_an_expired_one_counts_if_two_groups_announce_it_later() -> None:
     wallet = Wallet()
     raw = pay(9_000, coin(1))
