@@ -36,7 +36,7 @@ T = TypeVar("T")
 def _of(
     cls: Callable[P, LightClient],
 ) -> Callable[[Callable[[SyncLightClient, LightClient], None]], Callable[Concatenate[SyncLightClient, P], None]]:
-    """Decorate a constructor that takes a LightClient: it then takes LightClient's parameters instead."""
+    """Decorate a constructor that takes a LightClient, so that it takes LightClient's arguments instead."""
 
     def decorate(
         init: Callable[[SyncLightClient, LightClient], None],
@@ -53,7 +53,7 @@ def _of(
 def _awaits(
     method: Callable[Concatenate[LightClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncLightClient, P], T]:
-    """Return a method that waits for a method of LightClient."""
+    """Return a method that calls a coroutine method of LightClient and waits for its result."""
 
     def wait(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(lambda client: method(client, *args, **kwargs))
@@ -63,7 +63,7 @@ def _awaits(
 
 
 def _calls(method: Callable[Concatenate[LightClient, P], T]) -> Callable[Concatenate[SyncLightClient, P], T]:
-    """Return a method that calls a method of LightClient that does not wait."""
+    """Return a method that calls an ordinary method of LightClient, which does not wait."""
 
     def call(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(lambda client: _at_once(method, client, *args, **kwargs))
@@ -91,7 +91,7 @@ def _iterates(
 
 
 class _Reads(Generic[T]):
-    """A property of LightClient, read in the client's thread. Some can also be read while the client is not running."""
+    """A property of LightClient that is read in the client's thread. `at_any_time` allows it even without a run."""
 
     def __init__(self, of: Callable[[LightClient], T], *, at_any_time: bool = False) -> None:
         self._at_any_time = at_any_time
@@ -122,8 +122,9 @@ class SyncLightClient:
     The client runs in an event loop in its own thread. Any number of threads may call it, but a forked child may not.
     `timeout` limits how long calls wait. The parameters are the same as for `LightClient`.
 
-    Ctrl-C ends a wait immediately, and leaving the `with` block closes everything. A second Ctrl-C no longer waits for
-    that; the thread closes the rest. If the program never leaves the block, the client ends with the program.
+    Ctrl-C ends a wait immediately, and leaving the `with` block closes everything. If you press Ctrl-C again, the
+    program does not wait for that, and the thread closes the rest. If the program never leaves the block, the client
+    ends with the program.
 
     Raises:
         ParameterError: A parameter is out of range, or two contradict each other.
@@ -171,11 +172,11 @@ class SyncLightClient:
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
-        """Limit how long the calls of this thread wait within a `with` block.
+        """Limit how long calls made by this thread wait within a `with` block.
 
             events = client.events()
             with client.timeout(10):
-                event = next(events)  # a later call yields an event that comes too late
+                event = next(events)  # a later call yields an event that arrives too late
 
         A call that takes longer is cancelled and raises TimeoutError. In nested blocks, the earliest limit applies.
 
@@ -202,11 +203,11 @@ class SyncLightClient:
         The client does nothing else in the meantime, so the function sees a consistent state, for example of `chain`.
 
         Args:
-            function: Called with the `LightClient`. It must return quickly, without waiting.
+            function: Function to call with the `LightClient`. It must return quickly, without waiting.
 
         Raises:
             NotRunningError: The client is not running.
-            TimeoutError: The time limit of `timeout` has passed.
+            TimeoutError: The time limit set with `timeout` has expired.
         """
         return self._call(lambda client: _at_once(function, client))
 
@@ -216,7 +217,9 @@ class SyncLightClient:
         thread = self._thread
         if thread is None:
             raise NotRunningError(
-                "the client is closed: its `with` block has ended" if self._is_left else "enter the client first: with"
+                "the client is closed: its `with` block has ended"
+                if self._is_left
+                else "the client is not running: enter it with `with` first"
             )
         return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
 

@@ -1,4 +1,4 @@
-"""LightClient: finds a wallet's transactions in the live network, by BIP-37 or compact filters."""
+"""LightClient: finds a wallet's transactions on the live network, by BIP-37 or compact filters."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class LightClient:
                 ...
 
     The client runs within the `async with` block. It works with a copy of `watch` and the entries in the database; in
-    the meantime, `watch` is read-only. On leaving, `watch` receives the changes made by `add_addresses`, `remove` and
-    `relabel`.
+    the meantime, `watch` is read-only. When you leave the block, `watch` receives the changes made by `add_addresses`,
+    `remove` and `relabel`.
 
     If the client ends by itself, for example because the disk is full, its methods raise the reason. Leaving the block
     raises it as well. The page "How the live client works" explains the details.
@@ -111,16 +111,17 @@ class LightClient:
         fp_rate: False-positive rate of the BIP-37 filter for each element, above 0 and below 1.
         from_height: First block to search; by default, the first block of the chain. A height above the tip stands for
             the next block.
-        birthday: Search blocks from this date, datetime or Unix time on, with a margin of two hours and eleven blocks.
-            Pass either this or `from_height`.
+        birthday: Date, datetime or Unix time at which to start the search, with a margin of two hours and eleven
+            blocks. Pass either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
-        v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" is "off".
+        v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" means
+            "off".
         discover: True to find more peers through DNS seeds and other peers. Otherwise, only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
         max_pending_matches: Largest number of matches of other people's unconfirmed transactions, from 1 to 1,000,000.
         max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.
-        mempool_groups: Network groups that must announce such a transaction before it counts: 1 or 2. With 2, one is
-            enough if there cannot be a second, for example with a single named peer.
+        mempool_groups: Number of network groups that must announce such a transaction before it counts: 1 or 2. With 2,
+            one is enough if there cannot be a second, for example with a single named peer.
         rebuild: True to replace a damaged or older database but keep its watch list. The chain is then searched again.
         spent_source: Source of the outputs that blocks spend, such as a `FullNode`. A list with an sp() descriptor
             needs it: the client then reads every block, in compact mode, to find silent payments.
@@ -217,7 +218,7 @@ class LightClient:
 
         jobs = workers.JobQueue()
         self._watch.hold()
-        watch = self._watch.copy()  # it learns outpoints of this run only
+        watch = self._watch.copy()  # it learns only the outpoints of this run
         addresses = list(dict.fromkeys(map(str, self._addresses)))
         opening = jobs.submit(lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild))
         self._is_entering = True
@@ -258,7 +259,7 @@ class LightClient:
             running.hub.check()
 
     async def _leave(self, running: Running) -> None:
-        """Stop the run, and take over its changes to the watch list."""
+        """Stop the run, and apply its changes to the watch list."""
         engine = running.engine
         try:
             await running.close()
@@ -271,7 +272,7 @@ class LightClient:
     def _checked(self) -> Running:
         """Return the current run. Raises NotRunningError, or the reason if the client ended by itself."""
         if self._running is None:
-            raise NotRunningError("enter the client first: async with")
+            raise NotRunningError("the client is not running: enter it with `async with` first")
         self._running.check()
         return self._running
 
@@ -288,12 +289,12 @@ class LightClient:
     def events(self, since: int | None = None, *, account: str | None = None) -> EventStream:
         """Return a stream of events, in order, until the `async with` block of the client ends.
 
-        Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
-        belong to this run and have no number. If an error ends the client, the stream finally raises it.
+        Wallet events (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events belong to
+        this run and have no number. If an error ends the client, the stream finally raises it.
 
         The client never waits for a reader. A slow reader gets older wallet events from the database, which keeps up to
-        250,000 events of the last 30 days, and at least 10,000. It also keeps the latest 10,000 events about other
-        people's unconfirmed transactions; dropped ones leave holes in the numbering.
+        250,000 events from the last 30 days, and at least 10,000. It also keeps the latest 10,000 events about other
+        people's unconfirmed transactions; events that were dropped leave gaps in the numbering.
 
         A slow reader gets only the latest 100 unnumbered events of each kind, and only the last `Progress`,
         `PeerChanged` and `Synced`.
@@ -314,7 +315,7 @@ class LightClient:
             NotRunningError: The client was never entered.
         """
         if self._running is None:
-            raise NotRunningError("enter the client first: async with")
+            raise NotRunningError("the client is not running: enter it with `async with` first")
         if since is not None:
             self._running.check_since(since)
         if account is not None:
@@ -327,7 +328,7 @@ class LightClient:
         A program that remembers the number of its last event can store this id with it. If the two no longer match, an
         older copy of the database was restored and the clock was set back. The program should then read a snapshot.
 
-        Returns None if the run's `RunStarted` event was dropped, and before the first event.
+        Returns None if the run's `RunStarted` event has been dropped, or if there is no event yet.
 
         Args:
             sequence: Number of the event.
@@ -372,7 +373,7 @@ class LightClient:
         await self._checked().set_bookmark(reader, sequence)
 
     async def matches(self) -> Snapshot[MatchFound]:
-        """Return all matches: confirmed ones by ascending height, then unconfirmed ones.
+        """Return all matches: the confirmed matches by ascending height, then the unconfirmed matches.
 
         `events(since=matches.sequence)` continues from this snapshot.
 
@@ -398,14 +399,14 @@ class LightClient:
     async def wait_confirmed(self, txid: bytes | str, confirmations: int = 1) -> HistoryEntry:
         """Wait until a transaction has enough confirmations, and return its entry in the history.
 
-        It keeps waiting through reorganizations, and in two other cases:
+        The wait continues through reorganizations, and in two other cases:
 
         - The transaction was replaced. A block may still contain it.
         - The wallet does not know the transaction. It may still arrive.
 
         Args:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
-            confirmations: Number of confirmations in the best chain, from 1.
+            confirmations: Number of confirmations in the best chain, at least 1.
 
         Raises:
             NotConfirmedError: The transaction was abandoned, expired or refused by all peers, or a conflicting one has
@@ -417,7 +418,7 @@ class LightClient:
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
-    # Questions: `Views` answers them from one commit of the database
+    # Queries, which `Views` answers from one commit of the database
 
     tip: Final = asks(Views.tip)
     sequence: Final = asks(Views.sequence)
@@ -443,7 +444,7 @@ class LightClient:
     block_time: Final = asks(Views.block_time)
     read: Final = asks(Views.read)
 
-    # Changes of the wallet
+    # Changes to the wallet
 
     async def freeze(self, outpoint: OutPoint | str) -> None:
         """Freeze a coin, so that `unspent` and `Balance.spendable` exclude it.
@@ -503,10 +504,10 @@ class LightClient:
 
     @property
     def watch(self) -> WatchList:
-        """The watch list: while the client runs, its own copy with the entries in the database.
+        """The watch list: while the client is running, its own copy with the entries in the database.
 
-        The copy is read-only and raises WatchListInUseError; use `add_addresses`, `remove` and `relabel` instead. When
-        the client is not running, this is the list that it was created with.
+        The copy is read-only: changing it raises WatchListInUseError. Use `add_addresses`, `remove` and `relabel`
+        instead. When the client is not running, this is the list with which it was created.
         """
         running = self._running
         return self._watch if running is None or running.is_left else running.watch
@@ -542,7 +543,7 @@ class LightClient:
         return fee_floor(self._checked().engine.pool.connected())
 
     def fee_rates(self) -> FeeRates:
-        """Return average fee rates of recent blocks that the client fetched whole, and the highest limit of any peer.
+        """Return average fee rates of recent blocks that the client fetched whole, and the peers' highest fee limit.
 
         In compact mode, these are blocks that contain a match, and a few false positives. In bip37 mode, there are
         hardly any. Raises NotRunningError if the client is not running.
@@ -624,7 +625,7 @@ class LightClient:
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
             parents: Transactions that it spends from, parents first, which are sent with it.
-            guest: Name of the sender, for example its address. Without a name, no space is kept free for other guests.
+            guest: Name of the sender, for example its address. Without a name, the sender may use all the space.
 
         Returns:
             The peers that have requested, echoed or refused the transaction so far.
@@ -691,7 +692,7 @@ class LightClient:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The txid is not valid, or the transaction is not one of the wallet's own unconfirmed ones.
+            ParameterError: The txid is not valid, or it does not name one of the wallet's own unconfirmed transactions.
             NotRunningError: The client is not running.
         """
         await self._checked().abandon(hash_of(txid, "txid"))
@@ -706,8 +707,8 @@ class LightClient:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Returns:
-            True if it was broadcast in this run, no peer requested or announced it, and it is now abandoned. False,
-            without any change, if a peer may have it or it is not an unconfirmed transaction of the wallet.
+            True if it was broadcast in this run, no peer requested or announced it, and it is now abandoned. False if a
+            peer may have it or it is not an unconfirmed transaction of the wallet; nothing has then changed.
 
         Raises:
             ParameterError: The txid is not valid.
@@ -763,7 +764,7 @@ class LightClient:
     async def store_proofs(self, raw_block: bytes) -> None:
         """Store the merkle branches of the wallet's transactions in a block, so that `proof` can return them.
 
-        A client stores the branches of matches by itself, but those of matches found by an older version are missing.
+        A client stores the branches of its matches by itself, but matches found by an older version have none.
 
         Args:
             raw_block: A block of the best chain, such as `fetch_block` returns. Other blocks are ignored.
@@ -797,7 +798,7 @@ class LightClient:
         addresses.
 
         Args:
-            name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
+            name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode form NFC.
             sources: One or more addresses, descriptors, extended public keys, Keychain objects, and paths
                 (`pathlib.Path`) of files that a wallet exported. Give a receiving descriptor before its change
                 descriptor.
@@ -805,7 +806,7 @@ class LightClient:
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
             extend: True to add sources to an existing account. Otherwise, new sources are an error.
             from_height: First block to search for the account; by default, the start of the client's search.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account exists with
@@ -880,10 +881,10 @@ class LightClient:
             address: Address of the client's network.
             label: Label of the entry's matches.
             from_height: First block to search for it; by default, the start of the client's search.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Raises:
-            AddressError: The text is not an address of this network.
+            AddressError: The string is not an address of this network.
             ParameterError: An argument is not valid.
             InexpressibleError: The mode cannot find the entry.
             NotRunningError: The client is not running.
@@ -902,13 +903,13 @@ class LightClient:
 
         Blocks that were already searched are searched again for the new addresses, and `Synced` follows. An address
         that is already watched gets the new label, and blocks that were skipped for it are searched. The method returns
-        once the addresses are in the database; only then do the watch list and filters contain them.
+        once the addresses are in the database, and only then do the watch list and the filters contain them.
 
         Args:
             addresses: Addresses, or pairs of an address and a label.
             from_height: First block to search for them; by default, the start of the client's search. A height above
                 the tip stands for the next block.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Raises:
             AddressError: A string is not an address of this network.
@@ -936,7 +937,7 @@ class LightClient:
             script_pubkey: The script, as bytes.
             label: Label of the entry's matches.
             from_height: First block to search for it; by default, the start of the client's search.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -960,7 +961,7 @@ class LightClient:
             pubkey: The public key, 33 or 65 bytes.
             label: Label of the entry's matches.
             from_height: First block to search for it; by default, the start of the client's search.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -984,7 +985,7 @@ class LightClient:
             outpoint: The outpoint, or a string TXID:INDEX.
             label: Label of the entry's matches.
             from_height: First block to search for it; by default, the start of the client's search.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -1011,9 +1012,9 @@ class LightClient:
     async def remove(self, *entries: EntryName) -> None:
         """Stop watching entries, and remove their matches from the wallet.
 
-        Balance, coins and history become as if the entries had never been watched. Each removed match is reported as
-        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps its own unconfirmed transactions, and conflicted,
-        abandoned or expired ones in the history.
+        Balance, coins and history then look as if the entries had never been watched. Each removed match is reported as
+        `MatchWithdrawn` with `Reason.REMOVED`. The history keeps the wallet's own transactions that are unconfirmed,
+        conflicted, abandoned or expired.
 
         The method returns once the change is in the database. If you add an entry again later, blocks are searched for
         it again.
@@ -1072,7 +1073,7 @@ class LightClient:
         entries = tuple((kind, value, label) for kind, value in entrynames.named([entry], self.network))
         await running.ask(RelabelEntries(entries))
 
-    # Labels that travel between wallets
+    # Labels exchanged with other wallets
 
     async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> labelrows.ImportedLabels:
         """Store labels of transactions, addresses, outputs and other things (BIP-329).
@@ -1119,13 +1120,13 @@ class LightClient:
     async def rescan(self, *, from_height: int | None = None, birthday: int | datetime.date | None = None) -> int:
         """Search blocks again for all entries, for example if you started with a wrong birthday.
 
-        Known matches stay and are not reported again. If the wallet's start was higher, it moves down to the given one.
-        Blocks above `searched_height` are searched anyway, so a start above it changes nothing. The method returns once
-        the request is in the database, so it survives a restart. `Synced` follows at the end.
+        Known matches stay and are not reported again. If the wallet's start was higher, it moves down to the new one.
+        Blocks above `searched_height` are searched anyway, so a start above that changes nothing. The method returns
+        once the request is in the database, so it survives a restart. `Synced` follows at the end.
 
         Args:
             from_height: First block to search; by default, all blocks are searched.
-            birthday: Search blocks from this date or time on. Pass either this or `from_height`.
+            birthday: Date or time at which to start the search. Pass either this or `from_height`.
 
         Returns:
             The first height to be searched.
@@ -1139,7 +1140,7 @@ class LightClient:
         return self._searched_from(running, await running.ask(Rescan(start)))
 
     def _searched_from(self, running: Running, first: object) -> int:
-        """Return the first height to search. Without a database, the next run begins there as well."""
+        """Return the first height to search. If there is no database, the next run also begins there."""
         assert isinstance(first, int)
         begun, given = running.engine.books.blocks.start, self._options.from_height
         lowest = given if self._options.birthday is None or begun is None else begun
@@ -1148,7 +1149,7 @@ class LightClient:
         return first
 
     async def status(self) -> ClientStatus:
-        """Return the state of the client, including which blocks were searched for each entry.
+        """Return the state of the client, including which blocks have been searched for each entry.
 
         Raises:
             NotRunningError: The client is not running.

@@ -1,7 +1,7 @@
-"""Database: carries out commits, reads and the events between them in order, as jobs of the store.
+"""Database: carries out commits and reads in other threads, and reports the events between them, all in order.
 
-Each SQLite transaction costs an fsync, so commits that are waiting together become one transaction, and the next one
-begins a little later, unless a task waits for it.
+Each SQLite transaction costs an fsync, so commits that are waiting become one transaction, and the next transaction
+begins a little later, unless a task is waiting for it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _MAX_TOGETHER = 200
 _INTERVAL_S = 0.05
 """Seconds between the starts of two transactions if no task is waiting for the second."""
 _MAX_GATHERED = 8
-"""Largest number of commits that wait for this interval. At twice this number, the engine stops requesting headers."""
+"""Largest number of commits that wait for this interval. With twice as many, the engine requests no more headers."""
 
 
 class _Mark(NamedTuple):
-    """A place in the queue that a task waits for."""
+    """A place in the queue that a task is waiting to reach."""
 
     reached: asyncio.Future[None]
-    """Done once everything before the mark is done."""
+    """Completes once everything before the mark has been carried out."""
     then: Callable[[], object] | None = None
-    """Called at that time, before anything after the mark begins."""
+    """Function to call at that moment, before anything after the mark begins."""
 
     def pass_by(self) -> None:
-        """Call the function and wake the task: everything before the mark is done."""
+        """Call the function and wake the task, because everything before the mark has been carried out."""
         if self.then is not None:
             self.then()
         if not self.reached.done():  # otherwise the wait was cancelled
@@ -45,7 +45,7 @@ class _Mark(NamedTuple):
 
 
 class Database:
-    """Carries out Commit, Read, Emit and End of one run. All calls and callbacks happen in the event loop's thread."""
+    """Carries out one run's Commit, Read, Emit and End effects. All calls and callbacks use the event loop's thread."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Database:
         self._busy: futures.Future[object] | None = None
         self._begun = -_INTERVAL_S  # start of the last transaction, by the loop's clock
         self._gathered = 0  # commits in the queue
-        self._is_awaited = False  # whether a task waits for the queue
+        self._is_awaited = False  # True if a task is waiting for the queue
         self._timer: asyncio.TimerHandle | None = None  # starts the next transaction
         self._is_closed = False
 
@@ -98,13 +98,13 @@ class Database:
         return found
 
     def hurry(self) -> None:
-        """Start the next transaction as soon as the thread can, because a task is waiting for it."""
+        """Start the next transaction as soon as the thread is free, because a task is waiting for it."""
         self._is_awaited = True
         if self._busy is None and not self._is_closed:
             self._go_on()
 
     async def drain(self) -> None:
-        """Wait until everything now in the queue is done, but not for later effects, which may never end."""
+        """Wait until everything now in the queue has been done, but not for later effects, which may never end."""
         if (self._busy is not None or self._waiting) and not self._is_closed:
             mark = _Mark(self._loop.create_future())
             self._waiting.append(mark)
@@ -162,7 +162,7 @@ class Database:
         return False
 
     def _rang(self) -> None:
-        """Start the next transaction when its time has come."""
+        """Start the next transaction when the timer fires."""
         self._timer = None
         if self._busy is None and self._waiting and not self._is_closed:
             try:
@@ -186,7 +186,7 @@ class Database:
             held.append(each)
             if isinstance(each, Commit):
                 commits.append(each)
-        while held and isinstance(held[-1], Emit):  # after the last commit: reported when it is durable as well
+        while held and isinstance(held[-1], Emit):  # after the last commit: these are reported once it is durable
             self._waiting.appendleft(held.pop())
         between = [each.event for each in held if isinstance(each, Emit)]
         self._gathered -= len(commits)

@@ -1,4 +1,4 @@
-"""Apply the changes of a run to the watch list that the client was created with."""
+"""Apply a run's changes to the watch list with which the client was created."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _Key = tuple[EntryKind, bytes]
 
 
 def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex) -> Iterator[None]:
-    """Apply a run's changes to the list that the client was created with, in steps.
+    """Apply a run's changes to the watch list with which the client was created, in steps.
 
-    The generator yields between the steps, so that an event loop can run. All entries are removed in one go, because
-    that takes as long as copying the list.
+    The generator yields between the steps, so that an event loop can run. All entries are removed in a single step,
+    because that takes as long as copying the list.
 
     Args:
-        watch: The list that the client was created with.
+        watch: The list with which the client was created.
         done: The requests that the run carried out, in order.
-        source: The list of the run, with the used indexes and the windows.
+        source: The run's own list, with the used indexes and the windows.
     """
     added, labels, gone = dict[_Key, None](), dict[_Key, str | None](), set[_Key]()
     for request in done:
@@ -108,11 +108,11 @@ def _remove_account(watch: TxOutIndex, name: str) -> Iterator[None]:
 def _apply_account(
     watch: TxOutIndex, request: AddAccount | RenameAccount | RelabelKeychains, gone: Collection[_Key]
 ) -> Iterable[_Key]:
-    """Apply the change of an account or of keychains, and return the entries that it adds.
+    """Apply a change to an account or to keychains, and return the entries that it adds.
 
-    `gone` contains entries that were removed before.
+    `gone` contains the entries that earlier requests removed.
 
-    The list may have lost or gained entries through another client. A change that does not fit is skipped.
+    Another client may have added or removed entries in the meantime. A change that is no longer possible is skipped.
     """
     with suppress(ParameterError):
         match request:

@@ -58,7 +58,7 @@ class Progress:
 class Synced:
     """The client has searched every block up to the tip of the best chain.
 
-    The event comes once for each tip. It comes again for the same tip in three cases:
+    The event is emitted once for each tip. It is emitted again for the same tip in three cases:
 
     - Blocks were searched again, for new entries or by `LightClient.rescan`.
     - `disputed` has grown since the last event. The pauses before such events double, from two seconds to five minutes.
@@ -74,8 +74,7 @@ class Synced:
     peers: tuple[str, ...] = ()
     """Peers that the result relies on, as HOST:PORT."""
     proven_height: int = -1
-    """Height up to which two independent peers agreed on the filter headers; -1 for none, and always with BIP-37.
-    """
+    """Height up to which two independent peers agree on the filter headers; -1 for none, and always with BIP-37."""
     disputed: tuple[tuple[int, int], ...] = ()
     """Ranges of heights (first, last) where peers disagree about filters.
 
@@ -153,7 +152,7 @@ class BlockFeeRate:
     rate: int
     """Average fee rate in satoshi per 1,000 virtual bytes, rounded down."""
     virtual_size: int
-    """Virtual size of all transactions but the coinbase, in virtual bytes. A full block has about 1,000,000."""
+    """Total virtual size of all transactions except the coinbase, in virtual bytes; about 1,000,000 in a full block."""
 
     @property
     def block_hash_hex(self) -> str:
@@ -167,7 +166,7 @@ class FeeRates:
     """Fee rates that the client has seen for itself. They are facts about the past, not estimates."""
 
     block_averages: tuple[BlockFeeRate, ...]
-    """Averages of blocks that the client fetched whole in this run, among the latest 144 blocks, by ascending height.
+    """Averages of those of the latest 144 blocks that the client fetched whole in this run, by ascending height.
 
     Blocks with only a coinbase are left out.
     """
@@ -203,7 +202,7 @@ class FeeWarning:
 class PendingWarning:
     """An unconfirmed payment from somebody else was dropped because of a limit. A block can still contain it.
 
-    The event comes once per run. `ClientStatus.turned_away` counts the payments.
+    The event is emitted once per run. `ClientStatus.turned_away` counts the payments.
     """
 
     transactions: int
@@ -211,7 +210,7 @@ class PendingWarning:
     matches: int
     """Number of their matches; see `max_pending_matches` of `LightClient`."""
     size: int
-    """Bytes of these transactions; see `max_pending_bytes` of `LightClient`."""
+    """Total size of these transactions in bytes; see `max_pending_bytes` of `LightClient`."""
 
 
 @public
@@ -221,9 +220,9 @@ class BroadcastStep(StrEnum):
     SENT = "sent"
     """The peer requested the transaction and received it. The peer may still reject it."""
     ECHOED = "echoed"
-    """The peer has the transaction from another node. If the peer is honest, the network relays the transaction."""
+    """The peer has the transaction from another node. If the peer is honest, the network is relaying it."""
     REFUSED = "refused"
-    """The peer still lacked the transaction up to 40 seconds after receiving it. A BIP-61 reject gives a reason."""
+    """The peer still lacked the transaction up to 40 seconds after receiving it. A reject message may say why."""
 
 
 @public
@@ -240,7 +239,7 @@ class BroadcastProgress:
     peer: str
     """HOST:PORT of the peer."""
     step: BroadcastStep
-    """Reaction of the peer."""
+    """The peer's reaction."""
     reason: str = ""
     """The peer's reason if it refused the transaction, with control characters escaped."""
 
@@ -253,7 +252,7 @@ class BroadcastProgress:
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastChanged:
-    """The status of a broadcast transaction changed.
+    """The status of a broadcast transaction has changed.
 
     A new broadcast becomes `PENDING` without an event. After a reorganization, any status may change.
     """
@@ -320,4 +319,4 @@ Event = (
     | BroadcastProgress
     | BroadcastChanged
 )
-"""Everything that `LightClient.events` yields: numbered events of the wallet, and unnumbered ones of this run."""
+"""Everything that `LightClient.events` yields: numbered wallet events, and unnumbered events of this run."""

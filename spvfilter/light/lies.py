@@ -47,7 +47,7 @@ class Lie(StrEnum):
     """The peer sent a message that cannot be parsed."""
 
 
-# no honest peer does this, and no damaged connection can cause it, as the checksums are right
+# no honest peer does this, and a damaged connection cannot cause it, because the checksums are right
 _LIES = (LieError, ProofError, InvalidHeaderError)
 _UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
 

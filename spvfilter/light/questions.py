@@ -1,4 +1,4 @@
-"""Client methods that call those of `Views`, with the same names, parameters and docstrings."""
+"""Makes methods of the client that call those of `Views`, with the same names, parameters and docstrings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Client(Protocol):
     """LightClient."""
 
     async def _ask(self, question: Callable[[Views], T]) -> T:
-        """Call a function with the views of the database."""
+        """Call a function with the database's views, and return its result."""
         ...
 
 
@@ -41,7 +41,7 @@ def named_as(made: Any, method: Any, owner: str, returns: object = None) -> Any:
         made: The function, a method of the class `owner`.
         method: The method of another class.
         owner: Name of the class that the function belongs to.
-        returns: Annotation of the returned value; by default, that of `method`.
+        returns: Annotation for the return value; by default, that of `method`.
     """
     module, signature = made.__module__, inspect.signature(method)
     functools.update_wrapper(made, method)
@@ -51,6 +51,6 @@ def named_as(made: Any, method: Any, owner: str, returns: object = None) -> Any:
 
 
 def _described(method: Any) -> str:
-    """Return the docstring of a method of Views, with the error that only a client raises."""
+    """Return the docstring of a method of Views, plus the error that only a client raises."""
     indent = " " * 12
     return str(method.__doc__).replace(f"{indent}StoreError:", f"{indent}{_NOT_RUNNING}\n{indent}StoreError:")

@@ -1,4 +1,4 @@
-"""RunLog: a light client's log, with news for the operator (INFO) and every decision (DEBUG).
+"""RunLog: a light client's log, which contains news for the operator (INFO) and every decision (DEBUG).
 
 It never logs the wallet's addresses, scripts, txids or amounts. Text from peers is escaped.
 """
@@ -64,16 +64,16 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.fields import printable
 
 _MANY = 8
-"""Failed attempts after which the absence of peers is logged, even while another attempt is under way (our choice)."""
+"""Failed attempts after which the absence of peers is logged, even if another attempt is in progress (our choice)."""
 _MOST_SAID = 1_000
-"""Warnings that are kept in memory, so that none of them is logged again (our choice)."""
+"""Number of warnings that are kept in memory, so that none of them is logged again (our choice)."""
 _PROGRESS_S = 60.0
 """Seconds between two lines about the progress of one phase (our choice)."""
 _SEARCH_MODES = {SearchMode.COMPACT: "compact filters", SearchMode.BLOOM: "BIP-37"}
 
 
 class _End(NamedTuple):
-    """The end of a connection or of an attempt."""
+    """The end of a connection, or of an attempt to connect."""
 
     address: str
     """HOST:PORT of the peer."""
@@ -87,9 +87,9 @@ class RunLog:
     """Logs the inputs and effects of an engine, and the events of its run.
 
     Args:
-        name: Name of the database, which begins each line, because a process may have many clients.
+        name: Name of the database. Each line begins with it, because a process may have many clients.
         engine: The engine of the run.
-        now: When the run begins.
+        now: The moment when the run begins.
     """
 
     def __init__(self, name: str, engine: ClientEngine, now: Instant) -> None:
@@ -97,7 +97,7 @@ class RunLog:
         self._engine = engine
         self._logger = logging.getLogger(__name__)
         self._addresses: dict[int, str] = {}
-        """Addresses of connections and of attempts, by the peer's number."""
+        """Addresses of connections and attempts, by the peer's number."""
         self._peers: set[int] = set()
         """Peers whose connection was logged. Feelers and private connections are not included."""
         self._attempts: set[int] = set()
@@ -105,13 +105,13 @@ class RunLog:
         self._private: set[int] = set()
         """Private connections and attempts."""
         self._failures = 0
-        """Failed attempts since a peer was last connected."""
+        """Number of failed attempts since a peer last connected."""
         self._last_end: _End | None = None
         """The last end of a connection in the current step."""
         self._is_out_told = False
         """True if the absence of peers was logged."""
         self._out_since = now.monotonic
-        """When the last peer left, in monotonic seconds."""
+        """When the last peer left (monotonic seconds)."""
         self._said: set[tuple[str, str]] = set()
         """Address and text of each warning that was logged."""
         self._search_mode = SearchMode.WAIT
@@ -161,14 +161,14 @@ class RunLog:
         self._height = self._engine.chain.height
 
     def _log_waits(self, now: Instant) -> None:
-        """Log once a minute what each task of the engine waits for."""
+        """Log, once a minute, what each task of the engine is waiting for."""
         if self._logger.isEnabledFor(logging.DEBUG) and now.monotonic - self._waits_at >= _PROGRESS_S:
             self._waits_at = now.monotonic
             for line in self._engine.waits():
                 self._debug(line)
 
     def _follow(self, effects: Iterable[Effect], ended: Exception | None) -> None:
-        """Log effects; `ended` is the error that the input reported as the end of a connection."""
+        """Log effects. If the input reported the end of a connection, `ended` is its error."""
         errors = [] if ended is None else [ended]
         is_verbose = self._logger.isEnabledFor(logging.DEBUG)
         for effect in effects:
@@ -199,7 +199,7 @@ class RunLog:
                 self._debug(text)
 
     def _decision(self, effect: Effect) -> str:
-        """Describe an effect in words. Returns an empty string for an effect that decides nothing."""
+        """Describe an effect in words. Returns an empty string if the effect is not a decision."""
         match effect:
             case Connect(_, address, is_private):
                 return f"{address}: connect{' for a private broadcast' if is_private else ''}"
@@ -281,7 +281,7 @@ class RunLog:
             self._last_end = _End(address, cause, was_attempt)
 
     def _check_peers(self, now: Instant) -> None:
-        """Log once when the last peer has gone, or if no peer was reached."""
+        """Log, once, that the last peer has gone, or that no peer could be reached."""
         end, self._last_end = self._last_end, None
         if end is None or self._has_peers():
             return
@@ -296,7 +296,7 @@ class RunLog:
         return any(peer.purpose is not Purpose.FEELER for peer in self._engine.pool.connected())
 
     def _warn(self, warning: PeerWarning, *, is_told: bool) -> None:
-        """Log a warning; `is_told` is True if its text was logged as the end of a connection."""
+        """Log a warning. `is_told` is True if its text has been logged as the end of a connection."""
         if warning.banned:
             self._info("%s: banned for %.0f hours", warning.address, self._engine.options.timeouts.ban_s / 3_600)
         said = warning.address, _escaped(warning.cause)
@@ -309,7 +309,7 @@ class RunLog:
     # Search
 
     def _check_synced(self, now: Instant) -> None:
-        """Log if no connected peer confirms the tip any longer."""
+        """Log it if no connected peer confirms the tip any more."""
         synced, engine = self._synced, self._engine
         if synced is None or engine.status.is_synced(now):
             return
@@ -340,7 +340,7 @@ class RunLog:
 
 
 def _described(message: wire.Message) -> str:
-    """Return the command of a message, and how much it asks for. Filters and hashes would reveal the wallet."""
+    """Return a message's command and how many items it contains. Filters and hashes would reveal the wallet."""
     match message:
         case wire.GetCFilters(_, start) | wire.GetCFHeaders(_, start):
             return f"{wire.command_of(message)} from block {start}"

@@ -83,9 +83,9 @@ from spvfilter.wire.events import Settings
 
 T = TypeVar("T")
 SPENT_S = 120.0
-"""Seconds that a source may take to return the outputs that a block spends, or a block's tweaks (our choice)."""
+"""Seconds that a source may take to return a block's spent outputs or its tweaks (our choice)."""
 _PER_TURN = 500
-"""Matches that are created in one turn of the event loop: about three milliseconds (our choice)."""
+"""Number of matches to create in one turn of the event loop, which takes about three milliseconds (our choice)."""
 
 BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
 
@@ -112,7 +112,7 @@ class Running:
         self._last_before = engine.last_before
         self.hub: EventHub = EventHub(engine.last_before, self._stored)
         self.watch: WatchList = watch
-        """The list whose entries the engine watches. The client holds it."""
+        """The list of entries that the engine watches. While the client is running, it is read-only."""
         self.is_left: bool = False
         self._limits = limits
         self._clock = clock
@@ -157,7 +157,7 @@ class Running:
             self.fail(error)
 
     async def close(self) -> None:
-        """End everything. A commit that has begun is finished."""
+        """End everything. A commit in progress is finished first."""
         self.is_left = True
         self._stop(None)
         try:
@@ -199,7 +199,7 @@ class Running:
         return Instant(self._clock.monotonic(), self._clock.wall())
 
     def feed(self, event: Input) -> None:
-        """Pass an input to the engine. An input that arrives during another's step waits."""
+        """Pass an input to the engine. If it arrives during the step of another input, it waits."""
         if self.has_ended:
             return
         self._inputs.append(event)
@@ -227,7 +227,7 @@ class Running:
         self.hub.put(events)
 
     async def settled(self) -> None:
-        """Wait until the engine is not in the middle of a change, so its books match one of its commits."""
+        """Wait until the engine is not in the middle of a change, so that its books match one of its commits."""
         while self.engine.is_changing and not self.has_ended:  # noqa: ASYNC110  each turn of the loop makes a part
             await asyncio.sleep(0)
 
@@ -326,14 +326,14 @@ class Running:
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             if self._timer.when() <= self._loop.time():
-                return  # it rings in this turn, else a peer that sends in each turn could put it off forever
+                return  # it fires in this turn; otherwise, a peer that sends in every turn could delay it forever
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock.monotonic()), self._tick)
 
     # Calls of users
 
     async def status(self) -> ClientStatus:
-        """Return the state, with the database's heights and ranges. Raises StoreError."""
+        """Return the client's status, with heights and ranges from the database. Raises StoreError."""
 
         def read(store: Store) -> tuple[int, int, int, tuple[SearchedEntries, ...]]:
             tip = store.tip
@@ -345,7 +345,7 @@ class Running:
         return self.engine.status_at(self.now(), *found)
 
     def metrics(self) -> Metrics:
-        """Return counters and gauges."""
+        """Return the counters and gauges of this run."""
         engine, counters, now = self.engine, self._counters, self.now()
         chain, pool, last_heard = engine.chain, engine.books.intake.pool, engine.pool.last_heard
         bytes_received, bytes_sent = self._sockets.traffic
@@ -387,7 +387,7 @@ class Running:
         is_forced: bool = False,
         guest: str | None = None,
     ) -> Broadcast:
-        """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
+        """Record a transaction, then wait for the engine's answer. Cancelling the call only stops the wait.
 
         Raises ParameterError, PeerError, TxConflictError and PrivacyError.
         """
@@ -398,15 +398,15 @@ class Running:
         self.feed(BroadcastAsked(tx.raw, input_values, is_private, self._last_call, earlier, is_forced, guest))
         await self._database.drain()
         self.check()
-        await asyncio.wait([call])  # the engine answers at the latest when its time is over
+        await asyncio.wait([call])  # the engine answers when its time is up, if not before
         await self._database.drain()  # the result is stored, even if the client is left immediately
         self.check()
         return call.result()
 
     async def abandon_unsent(self, txid: bytes) -> bool:
-        """Abandon a transaction of the wallet if no peer can have it, and wait until that is stored.
+        """Abandon a transaction of the wallet if no peer can have it, and wait until this is stored.
 
-        If it was only relayed, it is forgotten.
+        If the transaction was only relayed, it is forgotten.
         """
         await self.settled()
         self.check()
@@ -416,21 +416,21 @@ class Running:
         return True
 
     async def abandon(self, txid: bytes) -> None:
-        """Abandon one of the wallet's own transactions and wait until that is stored. Raises ParameterError."""
+        """Abandon one of the wallet's own transactions, and wait until this is stored. Raises ParameterError."""
         await self.settled()
         self.check()
         self.engine.check_abandon(txid)
         await self._abandoned(Abandon(txid))
 
     async def _abandoned(self, event: Abandon) -> None:
-        """Pass a transaction to abandon to the engine, and wait until that is stored."""
+        """Tell the engine to abandon a transaction, and wait until this is stored."""
         self.feed(event)
-        await self.settled()  # the engine may commit the abandoning together with a change that this step has begun
+        await self.settled()  # the engine may commit this together with a change that this step has begun
         await self._database.drain()
         self.check()
 
     async def read(self, function: Callable[[Views], T]) -> T:
-        """Read from the database, which includes all reported events. Raises StoreError."""
+        """Call a function with the database's views, which include all reported events. Raises StoreError."""
         return await self.in_store(lambda store: function(store.views))
 
     async def matches(self) -> Snapshot[MatchFound]:
@@ -452,13 +452,13 @@ class Running:
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
         """Call a function with the database, in another thread. Raises StoreError and NotRunningError."""
-        await self._database.drain()  # earlier results are stored first
+        await self._database.drain()  # all earlier results must be stored first
         if self.is_left:
             raise NotRunningError("the client is closed: its `with` block has ended")
         return await asyncio.wrap_future(self._jobs.submit(lambda: function(self._store)))
 
     def check_since(self, since: int) -> None:
-        """Check that a stream of events can start after this number. Numbers before this run are checked on reading.
+        """Check that a stream of events can start after this number. Numbers from earlier runs are checked on reading.
 
         Raises EventGapError and ParameterError.
         """
@@ -477,7 +477,7 @@ class Running:
         return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
 
     def account_stream(self, name: str, since: int | None) -> AccountStream:
-        """Return a stream of the events of an account. Raises UnknownAccountError."""
+        """Return a stream of an account's events. Raises UnknownAccountError."""
         self.check()
         if not self.engine.books.watch.has_account(name):
             raise UnknownAccountError(name)
@@ -517,17 +517,17 @@ class Running:
         await self.in_store(keep)
 
     async def import_labels(self, labels: Sequence[Label]) -> ImportedLabels:
-        """Store labels (BIP-329), and give the labels of watched addresses to the engine. Raises StoreError."""
+        """Store labels (BIP-329), and pass the labels of watched addresses to the engine. Raises StoreError."""
         imported = await self.in_store(lambda store: store.import_labels(labels))
         network = self.engine.books.watch.network
         scripts = {script_of(each, network): each.label for each in labels if each.label is not None}
         named = [(EntryKind.SCRIPT, script, label or None) for script, label in scripts.items() if script is not None]
-        if named:  # an earlier request, which is not carried out yet, may add or remove an entry
+        if named:  # an earlier request that has not been carried out yet may add or remove an entry
             await self.ask(RelabelEntries(tuple(named), may_lack=True))
         return imported
 
     async def take_labels(self, more: WatchList) -> None:
-        """Give new entries the labels that were imported earlier, unless they have labels. Raises StoreError."""
+        """Apply labels that were imported earlier to new entries, unless these have labels. Raises StoreError."""
         table, own_label = self.engine.books.watch.table, self.engine.books.watch.own_label
         scripts = (value for kind, value, _ in more.entries() if kind == EntryKind.SCRIPT)
         bare = [script for script in scripts if own_label(table.find(EntryKind.SCRIPT, script)) is None]
@@ -535,9 +535,9 @@ class Running:
             await self.import_labels(labels)
 
     async def take_revealed(self, more: WatchList) -> bool:
-        """Give new keychains the indexes that the wallet had revealed before they were removed.
+        """Restore the indexes of new keychains that the wallet had revealed before the keychains were removed.
 
-        Returns True if a window must move now. Raises StoreError.
+        Returns True if a window must now move. Raises StoreError.
         """
 
         def take(store: Store) -> bool:
@@ -561,9 +561,9 @@ class Running:
         await self.in_store(keep)
 
     async def ask(self, request: Request) -> object:
-        """Pass a request to the engine, wait until it is stored and return its answer.
+        """Pass a request to the engine, wait until the change is stored, and return the answer.
 
-        The engine carries it out even if the wait is cancelled. Raises StoreError and ParameterError.
+        The engine carries out the request even if the wait is cancelled. Raises StoreError and ParameterError.
         """
         self.check()
         answered: asyncio.Future[object] = self._loop.create_future()
@@ -612,7 +612,7 @@ def _resolve(call: asyncio.Future[Broadcast], answer: Broadcast | Exception) -> 
 
 
 def _caught(function: Callable[[], object]) -> object:
-    """Return the function's result, or the Exception that it raised."""
+    """Return the function's result, or the exception that it raised."""
     try:
         return function()
     except Exception as error:
@@ -622,9 +622,10 @@ def _caught(function: Callable[[], object]) -> object:
 def entered(
     path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
 ) -> tuple[Store, ClientEngine]:
-    """Open the database and build the engine, as a job of the database, because both read every match of the wallet.
+    """Open the database and build the engine.
 
-    Raises StoreError, ParameterError and InexpressibleError.
+    Call this as a job in the database's queue, because both steps read every match of the wallet. Raises StoreError,
+    ParameterError and InexpressibleError.
     """
     store, saved = opened(path, watch, options, rebuild=rebuild)
     try:
@@ -642,13 +643,13 @@ def entered(
 
 
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
-    """Open the database and merge the watch list with it, as a job of the database.
+    """Open the database and merge the watch list with it. Call this as a job in the database's queue.
 
     Raises StoreError, ParameterError and InexpressibleError.
     """
     network = watch.network
     has_spent, has_tweaks = options.spent_source is not None, options.tweak_source is not None
-    # not in the event loop, as this looks at every entry
+    # not in the event loop, because this examines every entry
     check_followable(watch.index, has_spent=has_spent, has_tweaks=has_tweaks)
     store = Store.open(path, network, rebuild=rebuild)
     try:
@@ -656,17 +657,17 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
         extend(watch, options, settled := store.keychains.names())
-        check_expressible(watch.index, options.mode)  # before the database gets the entries
+        check_expressible(watch.index, options.mode)  # before the entries are written to the database
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
         with reading(store.path):
             saved = Saved.read(store, watch, since, chain)
         settled |= {each.name for each in watch.keychains}
-        while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
+        while extend(watch, options, settled):  # used indexes in the database move windows: search for the new scripts
             with reading(store.path):
                 saved = Saved.read(store, watch, since, chain)
-        check_followable(watch.index, has_spent=has_spent, has_tweaks=has_tweaks)  # with the keychains of the database
-        check_expressible(watch.index, options.mode)  # with the entries of the database
+        check_followable(watch.index, has_spent=has_spent, has_tweaks=has_tweaks)  # now with the database's keychains
+        check_expressible(watch.index, options.mode)  # now with the database's entries
         if not len(watch):
             raise ParameterError("nothing to watch for: the watch list and the database are both empty")
     except BaseException:

@@ -21,7 +21,7 @@ from spvfilter.wire.transport import V2Policy
 
 
 class Sockets:
-    """Connections by the numbers that the engine gives them."""
+    """Connections, by the numbers that the engine assigned to them."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Sockets:
         self._clock = clock
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, Connection] = {}
-        self._fences: dict[int, dict[int, int]] = {}  # by peer: token of each fence by the nonce of its ping
-        self._open: dict[int, Connection] = {}  # until its task has ended
+        self._fences: dict[int, dict[int, int]] = {}  # by peer: the token of each fence, by the nonce of its ping
+        self._open: dict[int, Connection] = {}  # connections whose task has not ended
         self._received = 0  # bytes of connections that have ended
         self._sent = 0
 
@@ -71,13 +71,13 @@ class Sockets:
         self._use(peer, fence)
 
     def _use(self, peer: int, use: Callable[[Connection], None]) -> None:
-        """Use a connection if it exists. A peer that reads nothing, or answers no ping, is disconnected."""
+        """Use a connection if there is one. A peer that does not read, or does not answer pings, is disconnected."""
         connection = self._connections.get(peer)
         if connection is None:
             return
         try:
             use(connection)
-        except ParameterError as error:  # too many bytes wait to be sent, or too many pings have no pong
+        except ParameterError as error:  # too many bytes are waiting to be sent, or too many pings have no pong yet
             self.drop(peer)
             asyncio.get_running_loop().call_soon(self._report, Lost(peer, PeerError(str(error))))
 
@@ -92,7 +92,7 @@ class Sockets:
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Bytes received and bytes sent, of all connections that completed the handshake."""
+        """Bytes received and bytes sent on all connections that completed the handshake."""
         received = sum(connection.received for connection in self._open.values())
         return self._received + received, self._sent + sum(connection.sent for connection in self._open.values())
 
@@ -140,7 +140,7 @@ class Sockets:
 
     async def _read(self, peer: int, connection: Connection) -> None:
         while True:
-            await connection.drain()  # do not read from a peer that does not read its answers
+            await connection.drain()  # do not read from a peer that does not read our answers
             events = await connection.receive_together()
             is_first = True
             for each in inputs_of(peer, events, lambda nonce: self._fences[peer].pop(nonce, None)):

@@ -1,4 +1,4 @@
-"""SpentSource: where a client gets the outputs that blocks spend, which it needs to find silent payments."""
+"""SpentSource: where a client gets the outputs that blocks spend, which it needs in order to find silent payments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SpentSource(Protocol):
 
         Args:
             digest: Hash of the block, 32 bytes in wire order.
-            previous: Hash of its parent.
+            previous: Hash of the block's parent.
             by_details: True to use a slower method if there is no faster one.
 
         Returns:

@@ -1,4 +1,4 @@
-"""ClientStatus and Metrics: the state of a light client at one moment, in detail and in numbers for monitoring."""
+"""ClientStatus and Metrics: a light client's state at one moment, in detail and as numbers for monitoring."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class ClientStatus:
     mode: Mode
     """Mode that the user chose."""
     way: Mode | None
-    """Mode that the client now uses, `COMPACT` or `BIP37`; None while `AUTO` is waiting for peers."""
+    """Mode that the client is now using, `COMPACT` or `BIP37`; None while `AUTO` is waiting for peers."""
     tip_height: int
     """Height of the tip of the best chain."""
     tip_time: int
-    """Time in the header of that tip (Unix time)."""
+    """Time in the tip's header (Unix time)."""
     searched_height: int
-    """Blocks up to this height have been searched, except for the `skipped` ones; -1 for none."""
+    """Height up to which blocks have been searched, except for those in `skipped`; -1 for none."""
     is_synced: bool
     """True if every block has been searched and a connected peer confirms that there is none above the tip.
 
@@ -62,7 +62,7 @@ class ClientStatus:
     peers: tuple[PeerStatus, ...]
     """Connected peers."""
     proven_height: int
-    """Height up to which two independent peers agreed on the filter headers; -1 for none."""
+    """Height up to which two independent peers agree on the filter headers; -1 for none."""
     disputed: tuple[BlockRange, ...]
     """Ranges of blocks where peers disagree about filters.
 
@@ -86,9 +86,9 @@ class ClientStatus:
     unsent: tuple[bytes, ...] = ()
     """Txids of our pending transactions that no peer has or has requested in this run, except private ones."""
     tasks: tuple[str, ...] = ()
-    """The client's tasks and what they wait for, described for a bug report. The texts may change in any version."""
+    """The client's tasks and what each is waiting for, for use in a bug report. The wording may change at any time."""
     spent_problem: str | None = None
-    """Why `spent_source` or `tweak_source` does not answer; None if it does or is not needed.
+    """Why `spent_source` or `tweak_source` has not answered; None if it has or is not needed.
 
     The search for silent payments waits at that block until the source answers."""
     silent_source: str | None = None
@@ -119,21 +119,21 @@ class Metrics:
     tip_height: int
     """Gauge: height of the tip of the best chain."""
     tip_time: int
-    """Gauge: time in the header of the tip (Unix time)."""
+    """Gauge: time in the tip's header (Unix time)."""
     searched_height: int
-    """Gauge: height up to which blocks were searched; -1 for none."""
+    """Gauge: height up to which blocks have been searched; -1 for none."""
     last_heard: int | None
-    """Gauge: when a connected peer last sent a message (Unix time); None if no peer has."""
+    """Gauge: when a connected peer last sent a message (Unix time); None if none has in this run."""
     watched_entries: int
     """Gauge: number of watch list entries, including the scripts in keychain windows."""
     pending_transactions: int
     """Gauge: number of foreign unconfirmed transactions that are kept in memory."""
     pending_bytes: int
-    """Gauge: bytes of these transactions."""
+    """Gauge: total size of these transactions in bytes."""
     pending_matches: int
     """Gauge: number of matches of these transactions."""
     last_event: int
-    """Gauge: number of the last event of the wallet."""
+    """Gauge: number of the last wallet event."""
     connections: int
     """Counter: connections that completed the handshake."""
     bans: int
@@ -155,7 +155,7 @@ class Metrics:
     transactions_received: int
     """Counter: transactions in tx messages, both confirmed and unconfirmed."""
     transactions_turned_away: int
-    """Counter: other people's unconfirmed transactions dropped because of a limit. Some may have come again later."""
+    """Counter: other people's unconfirmed transactions dropped because of a limit. Some may have returned later."""
     reorganizations: int
     """Counter: reorganizations, in which blocks of the best chain were disconnected."""
     commits: int

@@ -1,7 +1,7 @@
 """EventStream and EventHub: the events of one run, and streams that each read them from their own position.
 
-The latest 1,000 events are kept in memory, shared by all streams. Older wallet events come from the database. All other
-events exist only in memory, where the latest older ones of each kind are kept.
+The latest 1,000 events are kept in memory, shared by all streams. Older wallet events are read from the database. All
+other events exist only in memory, which keeps a few older events of each kind.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWar
 from spvfilter.wallet.events import WalletEvent
 
 MAX_HELD = 1_000
-"""Number of the latest events that are kept in memory."""
+"""Number of events that are kept in memory, the latest ones (our choice)."""
 PAGE = 500
 """Number of events that a stream reads from the database at a time."""
 _MAX_ALIKE = 100
-"""Number of older unnumbered events of one kind that are kept in memory."""
+"""Number of older unnumbered events of each kind that are kept in memory (our choice)."""
 _ONE = (PeerChanged, Progress, Synced)
-"""Kinds of events of which only the last older one is kept."""
+"""Kinds of events of which only the last of the older events is kept."""
 
 Load = Callable[[int, int], Awaitable[list[WalletEvent]]]
 """A function that returns up to n events from the database after a given number."""
@@ -37,18 +37,18 @@ class StreamEvent(NamedTuple):
     sequence: int
     """Number of the event, or of the last numbered event before it."""
     order: int
-    """Position among all events of this run, from 0."""
+    """Position among all events of this run, counted from 0."""
     event: Event
     """The event."""
 
     @property
     def is_kept(self) -> bool:
-        """True if it is a wallet event, which is in the database."""
+        """True if it is a wallet event, which the database keeps."""
         return isinstance(self.event, WalletEvent)
 
 
 class StreamPosition(NamedTuple):
-    """Position of a stream."""
+    """The position of a stream."""
 
     sequence: int
     """Number of the last event that was yielded."""
@@ -68,9 +68,9 @@ class EventHub:
 
         Args:
             sequence: Number of the last event before this run.
-            load: Reads events from the database.
+            load: Function that reads events from the database.
         """
-        self.error: Exception | None = None  # the reason if the client ended by itself
+        self.error: Exception | None = None  # why the client ended by itself, or None
         self.has_ended: bool = False
         self._trace: TracebackType | None = None
         self.sequence: int = sequence
@@ -78,11 +78,11 @@ class EventHub:
         self.synced: Synced | None = None
         """The last `Synced` event."""
         self.outcomes: int = 0
-        """Number of `BroadcastChanged` events, as such a change may cause no wallet event."""
+        """Number of `BroadcastChanged` events, which are counted because such a change may cause no wallet event."""
         self.given: StreamPosition = StreamPosition(sequence)
         """Position after the last event that a stream without `since` yielded."""
         self.changed: asyncio.Event = asyncio.Event()
-        """Set and replaced with a new one at each event, and at the end."""
+        """Set and then replaced with a new object at each event, and at the end."""
         self._load = load
         self._held: deque[StreamEvent] = deque()  # the latest events
         self._aside: dict[type, deque[StreamEvent]] = {}  # older unnumbered events, by kind
@@ -110,7 +110,7 @@ class EventHub:
         self._tell()
 
     def end(self, error: Exception | None) -> None:
-        """End all streams. If there is an error, readers get it after the last event."""
+        """End all streams. If there is an error, readers see it after the last event."""
         if not self.has_ended:
             self.has_ended, self.error = True, error
             self._trace = None if error is None else error.__traceback__
@@ -126,13 +126,13 @@ class EventHub:
         self.changed = asyncio.Event()
 
     def warnings(self, order: int) -> tuple[int, list[PeerWarning]]:
-        """Return the warnings among the latest events from a position on, and the position of the next event."""
+        """Return the warnings at and after a position, among the latest events, and the position of the next event."""
         first = self._order - len(self._held)
         latest = islice(self._held, max(order - first, 0), None)
         return self._order, [told.event for told in latest if isinstance(told.event, PeerWarning)]
 
     def since(self, sequence: int) -> StreamPosition:
-        """Return the position after event number `sequence`."""
+        """Return the position after the event with the number `sequence`."""
         orders = (
             told.order
             for told in self._memory()
@@ -146,7 +146,7 @@ class EventHub:
         yield from self._held
 
     def next(self, at: StreamPosition) -> StreamEvent | None:
-        """Return the next event if it is one of the latest. Older events must already have been yielded."""
+        """Return the next event if it is one of the latest, or None. Older events must already have been yielded."""
         first = self._order - len(self._held)
         for number in range(max(at.order - first, 0), len(self._held)):
             told = self._held[number]
@@ -182,9 +182,9 @@ class EventHub:
 
 @public
 class EventStream:
-    """An asynchronous iterator over events with its own position, as `LightClient.events` returns it.
+    """An asynchronous iterator over events, with its own position, which `LightClient.events` returns.
 
-    Cancelling a wait does not lose events: the next wait yields them.
+    If a wait is cancelled, no event is lost: the next wait yields it.
     """
 
     def __init__(self, hub: EventHub, since: int | None = None) -> None:
@@ -222,7 +222,7 @@ class EventStream:
                     break
                 if self._at is at:  # otherwise another task has read in the meantime
                     self._page = deque(page)
-                    if not page:  # the database has dropped all of it
+                    if not page:  # the database has dropped all these events
                         self._at = at._replace(sequence=max(at.sequence, gone))
                 continue
             told = self._page.popleft() if self._page else hub.next(at)

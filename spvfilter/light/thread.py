@@ -1,7 +1,7 @@
 """ClientThread: runs a light client in a thread with its own event loop. Other threads call it and wait.
 
-The loop runs in a daemon thread, so that a program that never leaves its client can still exit. Waits wake up ten times
-a second, so a signal is handled immediately, whichever thread the system delivers it to.
+The loop runs in a daemon thread, so a program that never leaves its client can still exit. Waiting threads wake up ten
+times a second, so a signal is handled promptly, no matter to which thread the system delivers it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXIT_S = 2.0  # seconds to wait for the loop when the interpreter exits
 
 
 class Call(Generic[T]):
-    """One call: a task in the loop, and the thread that waits for it."""
+    """One call: a task in the loop, and the thread that is waiting for it."""
 
     def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._start = start
@@ -43,7 +43,7 @@ class Call(Generic[T]):
         self._task.add_done_callback(lambda _: self._over.set())
 
     async def _run(self) -> T:
-        """Call the function within the task, so that wrong arguments become an error of the call as well."""
+        """Call the function within the task, so that an error about wrong arguments also becomes the call's error."""
         return await self._start()
 
     def cancel(self) -> None:
@@ -83,13 +83,13 @@ class ClientThread:
         self._main: asyncio.Task[None] | None = None
         self._entered = threading.Event()
         self._leaving: asyncio.Event | None = None
-        self._is_told = False  # whether the thread was told to leave the client
+        self._is_told = False  # True if the thread was told to leave the client
         self._error: BaseException | None = None  # raised by entering or leaving
         self._calls: set[Call[Any]] = set()
 
     @property
     def is_here(self) -> bool:
-        """True if this process started the thread, which a forked child does not have."""
+        """True if this process started the thread. A forked child does not have the thread."""
         return self._pid == os.getpid()
 
     # In the thread
@@ -117,7 +117,7 @@ class ClientThread:
     # In other threads
 
     def enter(self) -> None:
-        """Start the thread and wait until the client is entered. Raises the errors of entering."""
+        """Start the thread and wait until the client is entered. Raises the errors that entering raises."""
         try:
             self._thread.start()
             atexit.register(self._exit)
@@ -132,8 +132,8 @@ class ClientThread:
     def leave(self) -> None:
         """Leave the client and wait until the thread has ended. Does nothing in a forked child.
 
-        An interruption is raised only after that. A second one is raised immediately, and the thread ends by itself.
-        Raises the errors of leaving.
+        An interruption is raised only after that. A second interruption is raised immediately, and the thread ends by
+        itself. Also raises the errors that leaving raises.
         """
         if self.is_here:
             self._end()
@@ -155,7 +155,7 @@ class ClientThread:
             raise self._error
 
     def _tell(self, *, force: bool) -> BaseException | None:
-        """Tell the thread to end. Returns an interruption that came in the meantime."""
+        """Tell the thread to end. Returns an interruption that arrived in the meantime, or None."""
         interruption: BaseException | None = None
         while True:
             try:
@@ -173,7 +173,7 @@ class ClientThread:
     def _exit(self) -> None:
         """Stop silently when the interpreter exits, if the client was never left.
 
-        The database is consistent, as after a power failure.
+        The database stays consistent, as after a power failure.
         """
         loop = self._loop
         if self.is_here and loop is not None and self._thread.is_alive():
@@ -193,15 +193,15 @@ class ClientThread:
         Args:
             start: Function that returns the coroutine.
             deadline: End of the wait, by time.monotonic.
-            keep: Function that receives a result that arrived even though the wait was interrupted.
+            keep: Function to call with a result that arrived although the wait was interrupted.
 
         Raises:
             TimeoutError: The deadline has passed.
-            NotRunningError: The client is not running, or runs in another process.
+            NotRunningError: The client is not running, or is running in another process.
         """
         loop = self._loop
         if not self.is_here:
-            raise NotRunningError("the client runs in another process: a forked child needs its own client")
+            raise NotRunningError("the client is running in another process: a forked child needs its own client")
         if threading.current_thread() is self._thread:
             raise NotRunningError("the client cannot be called from its own thread, because it would wait for itself")
         if loop is None or self._is_told:
@@ -216,13 +216,13 @@ class ClientThread:
                 if not self._thread.is_alive() and not call.wait(0):
                     raise NotRunningError("the client is closed: its `with` block has ended")
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError("the time limit of timeout() has passed")
+                    raise TimeoutError("the time limit set with timeout() has expired")
             return call.result()
         except BaseException as error:
             self._give_up(loop, call)
             if call.has_result:
                 if isinstance(error, TimeoutError):
-                    return call.result()  # at the last moment
+                    return call.result()  # it arrived at the last moment
                 if keep is not None:
                     keep(call.result())
             raise

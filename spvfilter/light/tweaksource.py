@@ -1,4 +1,4 @@
-"""TweakSource: where a client gets the tweaks of blocks, which it needs to find silent payments by compact filters."""
+"""TweakSource: where a client gets blocks' tweaks, with which it finds silent payments by compact filters."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class TweakSource(Protocol):
             height: Height of the block.
 
         Returns:
-            Hash of the block, 32 bytes in wire order, and the tweaks of its transactions in any order. Each is 33 bytes
-            long, and there is one for each transaction with a taproot output and an eligible input. If the hash is not
-            in the best chain, the client asks again.
+            Hash of the block, 32 bytes in wire order, and the tweaks of its transactions in any order. Each tweak is 33
+            bytes long, and there is one for each transaction that has a taproot output and an eligible input. If the
+            hash is not in the best chain, the client asks again.
         """
         ...

@@ -1,4 +1,4 @@
-"""Workers: the threads that all clients of the process share, and a queue of jobs for each database.
+"""Workers: the threads that all clients in a process share, and a queue of jobs for each database.
 
 A client needs a thread only now and then, for a commit, a read, or a long calculation. With a thread for each client, a
 service with hundreds of wallets would need hundreds of threads.
@@ -17,7 +17,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = 8
-"""Largest number of threads in a process (our choice). While one thread waits for the disk, others commit."""
+"""Largest number of threads in a process (our choice). While one thread is waiting for the disk, others commit."""
 THREAD_NAME = "spvfilter-worker"
 """Prefix of the threads' names."""
 
@@ -41,7 +41,7 @@ class Workers:
     def leave(self, threads: futures.ThreadPoolExecutor) -> None:
         """End the threads when their last user leaves."""
         with self._lock:
-            if threads is not self._threads:  # the threads of the process that was forked
+            if threads is not self._threads:  # the threads belong to the parent of this forked process
                 return
             self._users -= 1
             if self._users:
@@ -50,7 +50,7 @@ class Workers:
         threads.shutdown(wait=False)
 
     def join(self, threads: futures.ThreadPoolExecutor) -> None:
-        """Wait until unused threads have ended, so that a later fork does not inherit one. This takes no time."""
+        """Wait until unused threads have ended, so that a later fork does not inherit one. This is almost instant."""
         if threads is not self._threads:
             threads.shutdown()
 
@@ -67,10 +67,10 @@ class Workers:
 
     def forget(self) -> None:
         """Start over without threads, in a forked child, because the threads exist only in its parent."""
-        self._lock, self._users, self._threads = threading.Lock(), 0, None  # a thread of the parent may hold the lock
+        self._lock, self._users, self._threads = threading.Lock(), 0, None  # a parent's thread may hold the lock
 
 
-# the only state of the module: the limit applies to the process, whatever clients and event loops it has
+# the module's only state: the limit applies to the process, no matter how many clients and event loops it has
 WORKERS = Workers()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=WORKERS.forget)
@@ -82,11 +82,11 @@ class JobQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: deque[Callable[[], None]] = deque()
-        self._is_running = False  # whether a thread runs a job, or is about to
+        self._is_running = False  # True if a thread is running a job, or is about to
         self._threads = WORKERS.enter()
 
     def submit(self, function: Callable[[], T]) -> futures.Future[T]:
-        """Call a function after all earlier ones. If its future is cancelled in time, the call is skipped.
+        """Call a function after all functions submitted earlier. If its future is cancelled in time, it is not called.
 
         Raises RuntimeError once the interpreter is exiting.
         """
@@ -110,7 +110,7 @@ class JobQueue:
         return future
 
     def _run(self) -> None:
-        """Run one job. The next one waits behind the jobs of other databases."""
+        """Run one job. The next job waits behind the jobs of other databases."""
         while True:
             self._jobs.popleft()()
             with self._lock:
@@ -124,7 +124,7 @@ class JobQueue:
                     pass
 
     async def end(self, last: Callable[[], object]) -> None:
-        """Call a last function after all others, and wait for it. If the wait is cancelled, the call still happens."""
+        """Call a last function after all others, and wait for it. It is called even if the wait is cancelled."""
         doing = self.submit(last)
         doing.add_done_callback(lambda _: WORKERS.leave(self._threads))
         try:

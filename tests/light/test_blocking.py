@@ -459,5 +459,5 @@ def test_no_thread_is_left_after_the_exit(served: Served, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_a_forked_child_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
     ran = program(served, tmp_path, FORK)
-    said = "NotRunningError the client runs in another process: a forked child needs its own client\nleft\n"
+    said = "NotRunningError the client is running in another process: a forked child needs its own client\nleft\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{said}True\n1\n", "")

@@ -46,7 +46,7 @@ async def test_calls_of_a_client_that_is_not_running_raise() -> None:
         client = client_of(world, node)
         for round_ in range(2):
             for ask in (client.matches, lambda: client.broadcast(b""), lambda: client.add_script(b"\x51")):
-                with pytest.raises(NotRunningError, match="enter the client first" if not round_ else "is closed"):
+                with pytest.raises(NotRunningError, match="is closed" if round_ else "with `async with` first"):
                     await ask()
             for name in ("tip_height", "searched_height", "observed_fp_rate"):
                 with pytest.raises(NotRunningError):

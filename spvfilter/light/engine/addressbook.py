@@ -78,11 +78,11 @@ class _Table:
             del self._buckets[bucket]
 
     def buckets(self) -> list[Collection[str]]:
-        """The addresses of each bucket that is not empty. They change with the table."""
+        """Return the addresses of each bucket that is not empty. They change with the table."""
         return [bucket.values() for bucket in self._buckets.values()]
 
     def slots(self) -> dict[Slot, str]:
-        """All addresses, by their slots."""
+        """Return all addresses, by their slots."""
         return {
             (bucket, position): address
             for bucket, there in self._buckets.items()

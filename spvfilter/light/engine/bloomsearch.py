@@ -131,7 +131,7 @@ class BloomSearch:
         return self._expressible[1]
 
     def link(self, peer: Peer) -> BloomLink:
-        """The link to a peer: its filter and the outstanding requests to it."""
+        """Return the link to a peer: its filter and the outstanding requests to it."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = BloomLink()
@@ -205,7 +205,7 @@ class BloomSearch:
         return min((at for at in due if at > now), default=inf)
 
     def _reload_at(self, link: BloomLink) -> float:
-        """When a peer's answers may cause another reload: at any time for blocks, rarely for the mempool."""
+        """Return when a peer's answers may next cause a reload: at any time for blocks, rarely for the mempool."""
         is_at_tip = self._context.books.cursor >= self._context.chain.height
         return link.may_reload_at if is_at_tip else 0.0
 

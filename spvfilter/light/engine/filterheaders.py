@@ -151,7 +151,7 @@ class FilterHeaders:
         return self._context.pool.ready(COMPACT_FILTERS)
 
     def supporters(self, height: int) -> list[Peer]:
-        """Connected peers that support our filter header at a height."""
+        """Return the connected peers that support our filter header at a height."""
         return [peer for peer in self.members if self._stated_by(peer).agreed >= height]
 
     @property
@@ -547,7 +547,7 @@ class FilterHeaders:
                 self._end_dispute(case.peer, case.height)
 
     def _undecided_of(self, address: str) -> set[bytes]:
-        """Blocks that a peer disputed and that were not decided."""
+        """Return the blocks that a peer disputed and that were not decided."""
         found = self._undecided[address] = self._undecided.pop(address, set())
         while len(self._undecided) > MAX_DISPUTERS:
             del self._undecided[next(iter(self._undecided))]

@@ -112,7 +112,7 @@ class FilterQuestions:
         context.pool.on_gone(lambda peer: self._open.pop(peer, None))
 
     def flights(self, peer: Peer) -> int:
-        """The number of flights that were requested from a peer and have not arrived in full yet."""
+        """Return the number of flights that were requested from a peer and have not arrived in full yet."""
         return self._of(peer).flights
 
     def owes(self, peer: Peer, block_hash: bytes) -> bool:

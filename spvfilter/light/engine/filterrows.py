@@ -48,7 +48,7 @@ class FilterRows:
         return _BLOCKS * len(self._segments) + len(self._headers) // _SIZE - 1
 
     def header_at(self, height: int) -> bytes:
-        """The filter header at a height; 32 zero bytes at height -1."""
+        """Return the filter header at a height; 32 zero bytes at height -1."""
         if height < 0:
             return GENESIS_PREVIOUS_FILTER_HEADER
         number = min(height // _BLOCKS, len(self._segments))
@@ -57,11 +57,11 @@ class FilterRows:
         return bytes(headers[at : at + _SIZE])
 
     def hash_at(self, height: int) -> bytes:
-        """The filter hash at a height."""
+        """Return the filter hash at a height."""
         return b"".join(self.hashes(height, height))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The filter hashes from height `first` to `last`."""
+        """Return the filter hashes from height `first` to `last`."""
         found = list[bytes]()
         for number in range(min(first // _BLOCKS, len(self._segments)), len(self._segments) + 1):
             base = _BLOCKS * number

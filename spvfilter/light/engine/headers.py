@@ -84,7 +84,7 @@ class PeerHeaders:
     # Chains of peers
 
     def knows(self, peer: Peer) -> int:
-        """Height up to which a peer is known to have the best chain; -1 if nothing is known."""
+        """Return the height up to which a peer is known to have the best chain; -1 if nothing is known."""
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best:
             return -1

@@ -402,7 +402,7 @@ class MempoolWatch:
         return bool(self._later or self._heeded or is_ready or self._context.books.is_match_due)
 
     def _ready_group(self) -> str | None:
-        """The next network group with a transaction in the queue that may be recorded now."""
+        """Return the next network group with a transaction in the queue that may be recorded now."""
         now = self._context.now.monotonic
         return next((group for group in self._queue.groups if self._pace.is_ready(group, now)), None)
 
@@ -453,7 +453,7 @@ class MempoolWatch:
 
 
 def _hashes(raw: bytes) -> tuple[bytes, bytes]:
-    """The txid and the wtxid of a transaction."""
+    """Return the txid and the wtxid of a transaction."""
     tx = Transaction.parse(raw)
     return tx.txid, tx.wtxid
 

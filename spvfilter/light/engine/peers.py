@@ -114,7 +114,7 @@ class Peer:
             self.fee_filter = rate
 
     def silent_for(self, now: float) -> float:
-        """Seconds since the outstanding requests last made progress; 0 if there are none."""
+        """Return the seconds since the outstanding requests last made progress; 0 if there are none."""
         return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
 
     def quiet_for(self, now: Instant) -> float:
@@ -204,7 +204,7 @@ class PeerPool:
         return self._peers.get(peer.number) is peer
 
     def ready(self, service: int = 0) -> tuple[Peer, ...]:
-        """Ready peers that offer a service, suspect peers last."""
+        """Return the ready peers that offer a service, suspect peers last."""
         found = self._lists.get(service)
         if found is None:
             able = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.services & service)]
@@ -213,7 +213,7 @@ class PeerPool:
         return found
 
     def connected(self) -> tuple[Peer, ...]:
-        """Peers with a connection. The tuple remains the same object until a peer comes, goes, or changes its state."""
+        """Return the connected peers, in the same tuple until a peer comes, goes, or changes its state."""
         found = self._lists.get(None)
         if found is None:
             found = self._lists[None] = tuple(
@@ -256,7 +256,7 @@ class PeerPool:
         return discovery is not None and discovery.may_offer_filters(others - there, self._neighbours(discovery), now)
 
     def named_groups(self) -> set[str]:
-        """The network groups of the addresses that the user named. An unresolved host name counts as one."""
+        """Return the network groups of the addresses that the user named. An unresolved host name counts as one."""
         hosts = (self._states[address].host or host_of(address) for address in self._named_addresses)
         return {host.lower() if (group := netgroup(host)) == NAMES else group for host in hosts}
 
@@ -455,7 +455,7 @@ class PeerPool:
         return list(map(neighbour, self._peers.values()))
 
     def next_try(self, now: Instant) -> float | None:
-        """When the next connection is due (monotonic seconds); None if no connection is."""
+        """Return when the next connection is due (monotonic seconds), or None if none is."""
         slots = self._named()
         due = [self._due(each, now) for each in slots.taking(slots.free)]
         if self.discovery is not None:
