@@ -1,4 +1,4 @@
-"""Limit foreign unconfirmed transactions, and decide in which order they are evicted."""
+"""Limits on foreign unconfirmed transactions, and the order in which they are evicted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MempoolLayer:
             self._changed[txid] = None
 
     def take_changed(self) -> list[bytes]:
-        """The txids of transactions that were added or removed since the last call."""
+        """Return the txids of transactions that were added or removed since the last call."""
         changed, self._changed = list(self._changed), {}
         return changed
 
@@ -73,16 +73,19 @@ class MempoolLayer:
 
     @property
     def is_over(self) -> bool:
-        """True if the layer exceeds one of its bounds."""
+        """True if the layer exceeds one of its limits."""
         limits = self.limits
         return len(self._room) > limits.number or self.size > limits.size or self.matches > limits.matches
 
     def evictable(self, groups: Groups) -> Iterator[bytes]:
-        """Yield transactions that may be evicted for a new one from these groups, the best candidate first."""
+        """Yield the txids that may be evicted to free space for a new transaction, best candidates first.
+
+        `groups` are the network groups that announced the new transaction.
+        """
         yield from list(self._ended)
         yield from self.quota.evictable(groups)
 
     def fewest_groups(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
-        """Order records for eviction: the fewest network groups first, then the latest, or the oldest."""
+        """Sort records for eviction: those with the fewest network groups first, then the latest, or the oldest."""
         sign = 1 if oldest else -1
         return sorted(records, key=lambda record: (self.quota.groups_of(record.txid), sign * record.last_seen))

@@ -17,11 +17,11 @@ from spvfilter.watch.windows import is_silent
 
 
 class Entries:
-    """Row ids of the watch list's entries. Changes to entries and accounts are written here."""
+    """Row ids of the watch list's entries. This class also writes changes to entries and accounts."""
 
     def __init__(self, watch: TxOutIndex, changes: Changes, searches: Searches, ids: Sequence[int]) -> None:
         self.ids: list[int] = list(ids)
-        """Row ids of the entries in the database, by number."""
+        """Row ids of the entries in the database, indexed by the entry's number."""
         self._watch = watch
         self._changes = changes
         self._searches = searches
@@ -32,12 +32,12 @@ class Entries:
         accounts: Mapping[bytes, str | None] | None = None,
         like: int | None = None,
     ) -> range:
-        """Store new entries, and return their row ids. Add them to the watch list only once they are stored.
+        """Store new entries, and return their row ids. Add them to the watch list only once they have been stored.
 
         Args:
             entries: The entries, each with its label.
-            accounts: Accounts of entries, by their scripts.
-            like: Row id of another entry. Blocks that were searched for it count for the new entries as well.
+            accounts: Accounts of the entries, by the entry's script.
+            like: Row id of another entry. Blocks that were searched for that entry also count for the new ones.
         """
         first = self._searches.add_entries(len(entries), like)
         owners = accounts or {}
@@ -48,7 +48,7 @@ class Entries:
     def store_payment(self, name: str, script: bytes, found: Found) -> bytes | None:
         """Store a silent payment to a keychain, and watch its script. Returns the script if it is new to the keychain.
 
-        Blocks that were searched for the keychain count for the script as well.
+        Blocks that were searched for the keychain also count for the script.
         """
         windows, keychain = self._watch.windows, self._watch.windows.get(name)
         if not is_silent(keychain):
@@ -77,7 +77,7 @@ class Entries:
         return script
 
     def store_account(self, plan: AccountPlan) -> tuple[dict[int, str | None], list[int]]:
-        """Store an account. Returns the new labels of known entries, and the known entries that it claims."""
+        """Store an account. Returns the new labels of known entries, and the known entries that the account claims."""
         scripts, own = plan.scripts(), dict(plan.labels)
         there = {script: self._find(script) for script in scripts | own}
         fresh = [script for script in scripts if there[script] == NO_ENTRY]
@@ -113,7 +113,7 @@ class Entries:
         self._changes.seal()
 
     def remove(self, change: Renumbering) -> None:
-        """Remove entries, and the account that they make up, if any. The watch list still contains them."""
+        """Remove entries, and the account if they make up one. The watch list still contains them afterwards."""
         if change.name is not None:
             owners = [(number, change.account(number)) for number in change.stay]
             self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))

@@ -1,4 +1,4 @@
-"""Facts from the books about a transaction's inputs, for checking the transaction."""
+"""BookFacts: facts from the books about a transaction's inputs, with which the transaction is checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spvfilter.wallet.txgraph import DropReason, TxRecord
 
 
 class BookFacts:
-    """The books' facts for checking a transaction.
+    """The facts in the books that are needed to check a transaction.
 
     Args:
         books: The books.
@@ -47,7 +47,7 @@ class BookFacts:
 
     @property
     def tip(self) -> int:
-        """Height of the tip; -1 without a chain."""
+        """Height of the tip; -1 if there is no chain."""
         return -1 if self._chain is None else self._chain.height
 
     @property
@@ -61,7 +61,7 @@ class BookFacts:
         return self._chain.median_time_at(height)
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return what the books know about the transaction that an outpoint names."""
+        """Return what the books know about the transaction that an outpoint refers to."""
         place, record = OutPoint.parse(outpoint), self._books.intake.known(outpoint[:32])
         if record is not None:
             tx, anchor = Transaction.parse(record.raw), self._books.facts.anchor(record.txid)
@@ -126,7 +126,7 @@ class BookFacts:
         """Return the total fees of a transaction and its pending descendants, as far as they are known."""
         family, total = {record.txid: record}, 0
         waiting = [record]
-        for each in waiting:  # grows while it is walked
+        for each in waiting:  # the list grows during the loop
             tx = Transaction.parse(each.raw)
             values = [self._books.hits.value_of(outpoint) for outpoint in tx.inputs]
             known = [value for value in values if value is not None]

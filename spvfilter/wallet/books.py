@@ -5,7 +5,7 @@ Each input results in events, and in batches of changes to the database.
 The books record facts about transactions, from which `canonical` computes which ones count. After each input, the books
 compare the new verdicts with the previous ones; the differences become events and rows of the database.
 
-All state is in memory. The books write to the database but never read it.
+All state is in memory. The books write to the database, but never read from it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from spvfilter.watch.silentsearch import Payment
 from spvfilter.watch.watchlist import WatchList
 
 KEPT_DEPTH = 300
-"""Blocks below the searched height whose transactions are kept in memory for reorganizations (our choice)."""
+"""Number of blocks below the searched height whose transactions stay in memory for reorganizations (our choice)."""
 _FORGOTTEN_AT_ONCE = 1_000
-"""Largest number of transactions in deeper blocks that the books forget with each new block (our choice)."""
+"""Largest number of transactions in deeper blocks to forget with each new block (our choice)."""
 
 
 class Books:
@@ -72,17 +72,14 @@ class Books:
     def __init__(
         self, watch: WatchList, saved: SavedBooks, limits: PendingLimits | None = None, verify: Verify | None = None
     ) -> None:
-        """Load the books.
-
-        Without `verify`, signatures are not checked.
-        """
+        """Load the books. If `verify` is None, signatures are not checked."""
         self.watch: TxOutIndex = watch.index
         """The watch list's index, which learns outpoints only from blocks and from the wallet's own transactions."""
         self._changes = Changes(self.watch)
         self.searches: Searches = Searches(self._changes, saved)
         """The cursor of the search."""
         self.entries: Entries = Entries(self.watch, self._changes, self.searches, saved.ids)
-        """Entries of the watch list in the database."""
+        """The watch list's entries in the database."""
         self.facts: Facts = Facts()
         """Records of transactions, and matches in blocks."""
         self.hits: Hits = Hits(self.watch, self.facts)
@@ -90,9 +87,9 @@ class Books:
         self.judgement: Judgement = Judgement(self.facts)
         """Verdicts on transactions."""
         self.intake: Intake = Intake(self.facts, self.hits, self.judgement, self.searches, limits, verify)
-        """Foreign unconfirmed transactions, with their bounds."""
+        """Foreign unconfirmed transactions, and the limits on them."""
         self.reports: Reports = Reports(self.watch, self.facts, self.hits, self._changes)
-        """Unconfirmed matches that were reported."""
+        """Unconfirmed matches that have been reported."""
         self._rows = TxRows(self.facts, self.hits, self.judgement, self._changes)
         self.filtered: Filtered = Filtered()
         """Counts of the transactions that peers filtered."""
@@ -101,10 +98,10 @@ class Books:
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
         self.seeks_double_spends: bool = False
-        """True if a rescan looks for double spends of all pending payments, even old ones."""
-        self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
+        """True if a rescan looks for double-spends of all pending payments, even old payments."""
+        self._unmatched: dict[bytes, None] = {}  # txids of records that are still to be matched against new entries
         self.opening: list[WalletEvent] = self._load(saved)
-        """Events for differences between the database and the facts in it, such as after a migration."""
+        """Events for differences between the stored verdicts and the stored facts, for example after a migration."""
 
     def _load(self, saved: SavedBooks) -> list[WalletEvent]:
         facts = self.facts
@@ -127,8 +124,8 @@ class Books:
         """Judge the components of these transactions, and report and write every difference.
 
         Args:
-            touched: Txids of records that changed or were removed.
-            disconnected: Matches of disconnected blocks.
+            touched: Txids of records that have changed or have been removed.
+            disconnected: Matches in disconnected blocks.
         """
         return whole(self._settling(touched, disconnected))
 
@@ -179,12 +176,12 @@ class Books:
     # The database
 
     def take_batches(self) -> list[Batch]:
-        """The changes since the last call, in the order in which they must be committed."""
+        """Return the changes since the last call, in the order in which they must be committed."""
         return self._changes.take()
 
     @property
     def batch(self) -> Batch:
-        """The changes that are not committed yet."""
+        """The changes that have not been committed yet."""
         return self._changes.batch
 
     # Queries
@@ -201,11 +198,11 @@ class Books:
 
     @property
     def blocks(self) -> Searched:
-        """Blocks that were searched for each entry."""
+        """The blocks that have been searched for each entry."""
         return self.searches.blocks
 
     def matches(self) -> Iterator[MatchFound]:
-        """Every match that counts: confirmed ones by ascending height, then unconfirmed ones."""
+        """Yield every match that counts: confirmed matches by ascending height, then unconfirmed matches."""
         yield from (
             MatchFound(self.reports.match_of(found.hit, found), found.completeness) for found in self.facts.confirmed
         )
@@ -214,11 +211,11 @@ class Books:
 
     @property
     def waiting_matches(self) -> int:
-        """Number of matching transactions that are waiting for more evidence."""
+        """Number of transactions that match and are waiting for more evidence."""
         return sum(map(self.hits.is_match, self.judgement.waiting))
 
     def positions_at(self, height: int) -> dict[int, bytes]:
-        """The positions of matched transactions in the block at a height, with their txids."""
+        """Return the txids of matched transactions in the block at a height, by position in the block."""
         return {found.hit.position: found.hit.txid for found in self.facts.confirmed.at(height)}
 
     # Searching blocks
@@ -270,7 +267,7 @@ class Books:
         return events
 
     def _anchor_all(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[bytes]]:
-        """Note the block in the records of its transactions that match or that touch an unconfirmed transaction."""
+        """Note the block in the records of its transactions that match or are linked to an unconfirmed transaction."""
         positions, touched = {hit.position: hit.txid for hit in hits}, list[bytes]()
         if not self.facts.without_block:
             raws = block.txs_at(positions)
@@ -291,16 +288,16 @@ class Books:
         return touched
 
     def _forget_deep(self) -> None:
-        """Forget foreign records in deep blocks, unless an unconfirmed transaction touches them."""
+        """Forget foreign records in deep blocks, unless they are linked to an unconfirmed transaction."""
         for txid in self.facts.forget_deep(self.searches.searched - KEPT_DEPTH, KEPT_DEPTH, _FORGOTTEN_AT_ONCE):
             self.judgement.forget(txid)
             if not self.facts.confirmed.has_tx(txid):
-                self._changes.remove_tx(txid)  # it was kept only as a conflict
+                self._changes.remove_tx(txid)  # it was kept only because of a conflict
 
     def add_payments(self, payments: Iterable[Payment]) -> list[bytes]:
         """Store and watch the scripts of silent payments in the next block, and return the new scripts.
 
-        They count as searched for in every earlier block, because no earlier transaction pays them.
+        Every earlier block counts as searched for these scripts, because no earlier transaction pays them.
         """
         return [script for payment in payments if (script := self.entries.store_payment(*payment)) is not None]
 
@@ -308,8 +305,8 @@ class Books:
         """Record that the blocks above the cursor, up to a height, do not concern the wallet.
 
         Args:
-            height: The height.
-            filtered: Number of transactions that peers filtered in these blocks.
+            height: Height of the last of these blocks.
+            filtered: Number of transactions in these blocks that peers filtered.
         """
         self.filtered.txs += filtered
         self.searches.record(height)
@@ -334,7 +331,7 @@ class Books:
 
         Args:
             fork: Height of the last common block.
-            hashes: Hashes of the disconnected blocks, the lowest first.
+            hashes: Hashes of the disconnected blocks, lowest block first.
             headers: Headers of the new blocks, 80 bytes each.
             now: The current Unix time.
         """
@@ -373,7 +370,7 @@ class Books:
         Args:
             raw: The transaction.
             now: The current Unix time.
-            groups: The network groups.
+            groups: The network groups of these peers.
             quorum: Number of network groups that must announce the transaction before it counts.
         """
         return whole(self.observe_in_parts(raw, now, groups=groups, quorum=quorum))
@@ -438,7 +435,7 @@ class Books:
         return self._settle([txid])
 
     def observe_again(self, txid: bytes, now: int) -> list[WalletEvent]:
-        """Record another observation of an unconfirmed transaction, which then outranks foreign ones seen earlier."""
+        """Record another observation of a transaction, which then outranks foreign transactions seen earlier."""
         return whole(self._observe_again(txid, now))
 
     def _observe_again(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
@@ -449,7 +446,7 @@ class Books:
         return (yield from self._settling([txid]))
 
     def announce_later(self, txid: bytes, now: int) -> list[WalletEvent]:
-        """Record that a peer announced a transaction that does not count. This renews its observation at most once."""
+        """Record that a peer announced a transaction that does not count. This renews the observation at most once."""
         return whole(self.announce_later_in_parts(txid, now))
 
     def announce_later_in_parts(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
@@ -462,7 +459,7 @@ class Books:
     def broadcast(self, raw: bytes, now: int) -> list[WalletEvent]:
         """Record that this wallet broadcast a transaction that `check_broadcast` accepts. Raises FormatError.
 
-        Ancestors that expired or were rejected, and inactive ancestors that spend from them, are revived with it.
+        Ancestors that expired or were rejected are revived with it, as are inactive ancestors that spend from them.
         """
         fresh = TxRecord.parse(raw)
         known = self.facts.record(fresh.txid)
@@ -487,7 +484,7 @@ class Books:
         return self._settle([*touched, *self.facts.give_evidence(record.txid)])
 
     def abandon(self, txid: bytes, *, is_unsent: bool = False) -> list[WalletEvent]:
-        """Abandon one of our unconfirmed transactions (`check_abandon`), and our own versions that it replaced.
+        """Abandon one of our unconfirmed transactions (see `check_abandon`), and our own versions that it replaced.
 
         If `is_unsent` is True, no peer can have it, so the versions that it replaced count again.
         """
@@ -507,7 +504,7 @@ class Books:
         return self._drop([txid, *earlier], DropReason.ABANDONED)
 
     def reject(self, txid: bytes) -> list[WalletEvent]:
-        """Record that every peer that received a transaction of the wallet rejected it."""
+        """Record that every peer that received one of our transactions has rejected it."""
         return self._drop([txid], DropReason.REJECTED)
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62, most: int = 20) -> list[WalletEvent]:
@@ -515,7 +512,7 @@ class Books:
 
         Args:
             now: The current Unix time.
-            began: When this run began. An older transaction expires only if `proven`, too, has reached its expiry time.
+            began: When this run began. An older transaction expires only if `proven` has also reached its expiry time.
             proven: Median time of the latest blocks.
             most: Largest number of transactions to expire.
         """
@@ -543,7 +540,7 @@ class Books:
     # Entries of the watch list
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
-        """Store labels of entries by number, and update them in rows of transactions that no longer count."""
+        """Store labels, by the number of the entry, and update them in rows of transactions that no longer count."""
         self._changes.relabel(labels)
         self._write_uncounted(labels)
 
@@ -552,7 +549,7 @@ class Books:
         self._rows.write_all(filter(self.reports.is_uncounted, self.hits.of_entries(labels)))
 
     def store_account(self, plan: AccountPlan) -> None:
-        """Store an account. Add it to the watch list only once it is stored."""
+        """Store an account. Add it to the watch list only once it has been stored."""
         self._changes.seal()
         labels, claimed = self.entries.store_account(plan)
         self._write_uncounted(labels)
@@ -560,16 +557,16 @@ class Books:
         self._changes.seal()
 
     def claim(self, account: str, entries: Sequence[int]) -> None:
-        """Record that entries belong to an account. The watch list already knows, or learns it when a window moves."""
+        """Record that entries belong to an account. The watch list knows already, or learns it when a window moves."""
         self._changes.change_account(AccountChange(account, claimed=entries))
         self._rows.write_all(self.hits.of_entries(set(entries)))
 
     def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> None:
-        """Remove entries from the watch list, along with matches that no other entry matches.
+        """Remove entries from the watch list, along with their matches unless another entry matches as well.
 
         Args:
             change: The current watch list without the entries, or without an account.
-            tell: Function to call with the events, which are committed together with that change.
+            tell: Function to call with the events, which are committed together with the removal.
         """
         whole(self.remove_entries_in_parts(change, tell))
 
@@ -622,20 +619,20 @@ class Books:
             self._changes.remove_tx(txid)
 
     def entries_added(self) -> None:
-        """Have `match_some` match unconfirmed transactions against new entries, a few at a time."""
+        """Note that entries were added, so that `match_some` matches unconfirmed transactions against them."""
         self._unmatched = dict.fromkeys(
             self.facts.without_block or ([bytes(HASH_SIZE)] if len(self.intake.orphans) else [])
         )
 
     @property
     def is_match_due(self) -> bool:
-        """True if `match_some` has transactions to match."""
+        """True if there are transactions for `match_some` to match."""
         return bool(self._unmatched) or self.intake.due_groups is not None
 
     def match_some(self, most: int = 20) -> list[WalletEvent]:
-        """Match a few unconfirmed transactions against new entries and, after the last of them, the recent orphans.
+        """Match a few unconfirmed transactions, and after the last of them the recent orphans, against new entries.
 
-        Orphans related to a stored transaction are also admitted here if there were too many for one step.
+        If a stored transaction had too many related orphans for one step, the rest of them are also admitted here.
         """
         return whole(self.match_some_in_parts(most))
 
@@ -655,14 +652,15 @@ class Books:
     # Filters
 
     def bloom_elements(self) -> list[bytes]:
-        """The elements of a BIP-37 filter: entries, known outputs, and inputs of the wallet's own pending transactions.
+        """Return the elements of a BIP-37 filter. Raises InexpressibleError.
 
-        Foreign unconfirmed transactions never change the elements. Raises InexpressibleError.
+        They are the entries, the known outputs, and the inputs of the wallet's own pending transactions. Foreign
+        unconfirmed transactions never change them.
         """
         return list(dict.fromkeys((*self.watch.bloom_elements(), *self._own_inputs())))
 
     def outpoint_elements(self) -> dict[bytes, None]:
-        """The elements of a BIP-37 filter that are outpoints."""
+        """Return those elements of a BIP-37 filter that are outpoints."""
         return dict.fromkeys((*(outpoint for outpoint, _ in self.watch.table.coins()), *self._own_inputs()))
 
     def _own_inputs(self) -> Iterator[bytes]:

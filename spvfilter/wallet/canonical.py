@@ -9,9 +9,9 @@ of the transaction itself and its known unconfirmed ancestors.
    No block can contain a transaction with a fault of its own, or a family that spends an outpoint twice. A spend of
    an output that the known parent does not have is also a fault.
 3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
-4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
-   A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.
-5. A foreign transaction waits while there is no evidence for it or for one of its known descendants. Until then it
+4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it. A
+   later observation also revives it, unless the user abandoned it. Nothing that happens to a child revives its parent.
+5. A foreign transaction waits until there is evidence for it or for one of its known descendants. Until then, it
    replaces nothing.
 6. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
    family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. A
@@ -52,7 +52,7 @@ class Status(StrEnum):
     REPLACED = "replaced"
     """A canonical transaction spends an input of it or of one of its ancestors. A block may still contain it."""
     CONFLICTED = "conflicted"
-    """No block can contain it on the current best chain, because of a confirmed transaction or rule 2."""
+    """No block on the current best chain can contain it, because of a confirmed transaction or rule 2."""
     ABANDONED = "abandoned"
     """Inactive: the user abandoned it or one of its ancestors."""
     REJECTED = "rejected"
@@ -60,14 +60,14 @@ class Status(StrEnum):
     EXPIRED = "expired"
     """Inactive: it or one of its ancestors remained unconfirmed for 336 hours."""
     WAITING = "waiting"
-    """It does not count yet: a foreign one waits for evidence, one of our own until a peer requests it."""
+    """It does not count yet. A foreign transaction waits for evidence; one of our own, for a peer's request."""
 
 
 class Verdict(NamedTuple):
-    """The status of a transaction under the best chain."""
+    """The status of a transaction, given the best chain."""
 
     status: Status
-    """Whether it counts and, if not, why."""
+    """Whether the transaction counts and, if not, why."""
     conflicts_with: bytes | None = None
     """Txid of the confirmed or canonical transaction that conflicts with it or with one of its ancestors.
 
@@ -99,7 +99,7 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
         component: The records, and the confirmed spenders of outpoints that they spend or create.
         best_chain: The best chain, which contains some of the records' anchors.
     """
-    if not component.records:  # the entry of all records was removed
+    if not component.records:  # the only entry that the records matched was removed
         return {}
     judgement = _Judgement(component)
     judgement.confirm(best_chain)
@@ -110,7 +110,7 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
 
 
 class _Judgement:
-    """The verdicts on one component so far. Its four methods apply the six rules in order."""
+    """The verdicts reached so far on one component. Its four methods apply the six rules in order."""
 
     def __init__(self, component: Component) -> None:
         self.verdicts: dict[bytes, Verdict] = {}
@@ -136,10 +136,10 @@ class _Judgement:
         self._order = self._parents_first()
 
     def _parents_first(self) -> list[bytes]:
-        """All txids, each after its parents."""
+        """Return all txids, each after its parents."""
         missing = {txid: len(parents) for txid, parents in self._parents.items()}
         order = [txid for txid, count in missing.items() if not count]
-        for txid in order:  # grows while it is walked
+        for txid in order:  # the list grows during the loop
             for child in self._children[txid]:
                 missing[child] -= 1
                 if not missing[child]:
@@ -149,7 +149,7 @@ class _Judgement:
     # Rule 1
 
     def confirm(self, best_chain: Container[Anchor]) -> None:
-        """Confirm transactions of the best chain and their ancestors."""
+        """Confirm the transactions in the best chain and their ancestors."""
         spent_in_block = {creator(outpoint, self._records) for outpoint in self._claims}
         for txid in reversed(self._order):
             record = self._records[txid]
@@ -174,7 +174,7 @@ class _Judgement:
                     self.verdicts[txid] = verdict
 
     def _ruled_out(self, txid: bytes) -> Verdict | None:
-        """The verdict that rule 3, rule 4 or a parent gives a transaction whose parents have been judged, or None."""
+        """Return the verdict that rule 3, rule 4 or a parent gives a transaction, or None. Judge its parents first."""
         for outpoint in self._records[txid].inputs:
             if outpoint in self._claims:
                 return Verdict(Status.CONFLICTED, self._claims[outpoint])
@@ -187,7 +187,7 @@ class _Judgement:
         return next((verdict for verdict in verdicts if verdict.status is not Status.CONFIRMED), None)
 
     def _impossible(self) -> set[bytes]:
-        """Transactions that no block can contain, because of a fault or of the inputs of their family.
+        """Return the transactions that no block can contain, because of a fault or of their family's inputs.
 
         A set of transactions is an integer with one bit for each transaction that shares an outpoint with another.
         """
@@ -201,7 +201,7 @@ class _Judgement:
                 continue
             record = self._records[txid]
             members = bits.get(txid, 0)
-            conflicts = 0  # transactions that spend an outpoint which the family spends too
+            conflicts = 0  # transactions that spend an outpoint that the family also spends
             for outpoint in record.inputs if members else ():
                 conflicts |= masks.get(outpoint, 0) & ~members
             for parent in self._parents[txid]:
@@ -216,7 +216,7 @@ class _Judgement:
     # Rule 5
 
     def defer(self) -> None:
-        """Let transactions wait if there is no evidence for them."""
+        """Make transactions wait if there is no evidence for them."""
         supported = set[bytes]()
         for txid in reversed(self._order):
             if self._records[txid].has_evidence or any(child in supported for child in self._children[txid]):
@@ -245,7 +245,7 @@ class _Judgement:
             self.verdicts[txid] = Verdict(Status.WAITING if txid in contested else Status.REPLACED, by)
 
     def _contested(self, lost: Container[bytes], rivals: Mapping[bytes, list[bytes]]) -> set[bytes]:
-        """The wallet's transactions that lost only to earlier broadcasts that peers have requested, and their parents.
+        """Return our transactions that lost only to earlier broadcasts that peers have requested, and their parents.
 
         Args:
             lost: The transactions that lost.
@@ -272,10 +272,10 @@ class _Judgement:
     def _undecided(
         self, txid: bytes, relatives: Mapping[bytes, list[bytes]], known: Container[bytes] = ()
     ) -> list[bytes]:
-        """A transaction and its ancestors or descendants, except any that are judged already or `known`."""
+        """Return a transaction and its ancestors or descendants, leaving out any that are `known` or already judged."""
         found = [each for each in (txid,) if each not in self.verdicts and each not in known]
         met = set(found)
-        for each in found:  # grows while it is walked
+        for each in found:  # the list grows during the loop
             for relative in relatives[each]:
                 if relative not in self.verdicts and relative not in known and relative not in met:
                     met.add(relative)
@@ -284,7 +284,7 @@ class _Judgement:
 
 
 def _rank(record: TxRecord) -> tuple[int, int, bytes]:
-    """The rank of a transaction for rule 6. No two transactions have the same rank."""
+    """Return the rank of a transaction for rule 6. No two transactions have the same rank."""
     if record.broadcast_seq is not None:
         return 4 if record.was_requested else 3, record.broadcast_seq, record.txid
     if record.last_seen:

@@ -1,4 +1,4 @@
-"""The books' uncommitted changes."""
+"""Changes to the books that have not been committed yet."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Changes:
     def __init__(self, watch: TxOutIndex) -> None:
         self.batch: Batch = Batch()
         self._watch = watch
-        self._matches: dict[Identity, StoredMatch | None] = {}  # None: the match is withdrawn
-        self._searched: Searched | None = None  # None: unchanged
+        self._matches: dict[Identity, StoredMatch | None] = {}  # None if the match is withdrawn
+        self._searched: Searched | None = None  # None if they have not changed
         self._sealed: list[Batch] = []
 
     # Matches and transactions
@@ -39,7 +39,7 @@ class Changes:
         self._matches[mark] = None
 
     def put_tx(self, txid: bytes, row: StoredTx) -> None:
-        """Write the whole row of a transaction."""
+        """Write a transaction's complete row."""
         self.batch.transactions[txid] = row
 
     def remove_tx(self, txid: bytes) -> None:
@@ -57,7 +57,7 @@ class Changes:
         self.batch.headers += headers
 
     def disconnect(self, fork: int, headers: bytes) -> None:
-        """Delete everything above height `fork`, and add the headers that follow it. Seals the changes so far."""
+        """Delete everything above height `fork`, and add the headers that follow it. Earlier changes are sealed."""
         self.seal()
         self.batch.fork, self.batch.headers = fork, headers
 
@@ -66,7 +66,7 @@ class Changes:
         self.batch.cursor = height
 
     def put_searched(self, blocks: Searched) -> None:
-        """Write the blocks that were searched for each entry, as they are when the batch is complete."""
+        """Write the blocks that have been searched for each entry. Their state when the batch is complete counts."""
         self._searched = blocks
 
     def change_filters(self, change: CompactFilterBatch) -> None:
@@ -87,7 +87,7 @@ class Changes:
         self.batch.removed = numbers
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
-        """Write labels of entries by number; None removes a label."""
+        """Write labels, by the number of the entry. None removes a label."""
         self.batch.labels |= labels
 
     def move_window(self, change: KeychainChange) -> None:
@@ -116,7 +116,7 @@ class Changes:
         self.batch = Batch()
 
     def take(self) -> list[Batch]:
-        """Return the batches since the last call, except empty ones, in the order in which to commit them."""
+        """Return the batches since the last call, in the order in which to commit them. Empty batches are left out."""
         self._finish()
         batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
         if batches:

@@ -21,7 +21,7 @@ class Identity(NamedTuple):
     txid: bytes
     """Id of the transaction, 32 bytes in wire order."""
     n: int
-    """Position of the input or output in its transaction, from 0."""
+    """Position of the input or output in its transaction, counted from 0."""
 
 
 def identity(hit: Hit) -> Identity:
@@ -56,15 +56,15 @@ class ConfirmedMatches:
         return txid in self._numbers
 
     def spender(self, outpoint: bytes) -> bytes | None:
-        """The txid of the confirmed transaction that spends an outpoint of the wallet, or None."""
+        """Return the txid of the confirmed transaction that spends one of the wallet's outpoints, or None."""
         return self._spenders.get(outpoint)
 
     def payment(self, outpoint: OutPoint) -> StoredMatch | None:
-        """The confirmed match of an output, or None."""
+        """Return the confirmed match of an output, or None."""
         return self._found.get(Identity(False, outpoint.txid, outpoint.index))
 
     def at(self, height: int) -> list[StoredMatch]:
-        """The matches of the block at a height."""
+        """Return the matches in the block at a height."""
         return [self._found[mark] for mark in self._at.get(height, ())]
 
     def add(self, found: StoredMatch) -> None:
@@ -82,7 +82,7 @@ class ConfirmedMatches:
             self._one_peer.setdefault(found.height, []).append(mark)
 
     def take(self, height: int) -> list[StoredMatch]:
-        """Remove and return the matches of the block at a height."""
+        """Remove and return the matches in the block at a height."""
         self._one_peer.pop(height, None)
         taken = [self._found.pop(mark) for mark in self._at.pop(height, ())]
         for found in taken:
@@ -103,7 +103,7 @@ class ConfirmedMatches:
         return [self._found[mark] for mark in proven]
 
     def change(self, hit_of: Callable[[Hit], Hit | None]) -> Parts[list[StoredMatch]]:
-        """Change the hit of every match. Remove and return, by ascending height, the matches that have no new hit."""
+        """Replace the hit of every match. Matches without a new hit are removed and returned, by ascending height."""
         lost = set[Identity]()
         for (mark, found), is_stop in counted(self._found.items()):
             if is_stop:

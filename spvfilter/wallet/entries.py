@@ -1,4 +1,4 @@
-"""Remove entries from the watch list, and decide which matches other entries keep and which are withdrawn."""
+"""Removal of entries from the watch list: which matches another entry keeps, and which are withdrawn."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Renumbering:
         Args:
             watch: The watch list before the change.
             removed: Numbers of the entries to remove.
-            name: Account that is removed with these entries; None for no account.
-            stay: Numbers of entries of the account that stay in the watch list.
+            name: Account that is removed along with these entries; None for no account.
+            stay: Numbers of the account's entries that stay in the watch list.
         """
         self._removed = frozenset(removed)
         self.removed: list[int] = sorted(self._removed)
@@ -33,7 +33,7 @@ class Renumbering:
         self.name: str | None = name
         """Account that is removed; None for no account."""
         self.stay: Sequence[int] = stay
-        """Numbers of entries of the account that stay."""
+        """Numbers of the account's entries that stay."""
         self._shifts = [number - below for below, number in enumerate(self.removed)]  # first new number after each
         self.left: TxOutIndex = watch.without_coins(self._removed, name)
         """The watch list without these entries. It contains outpoints only after `take_coins`."""
@@ -56,7 +56,7 @@ class Renumbering:
                 yield
 
     def hit(self, hit: Hit) -> Hit | None:
-        """The hit with the new number of a remaining entry that it matches; None if it matches none."""
+        """Return the hit with the new number of a remaining entry that matches it; None if no entry does."""
         if hit.entry not in self._removed:
             below = bisect_left(self.removed, hit.entry)
             return Hit(*hit[:7], hit.entry - below, hit.fee) if below else hit  # three times as fast as _replace
@@ -67,19 +67,19 @@ class Renumbering:
         return None if number == NO_ENTRY else hit._replace(entry=number)
 
     def account(self, number: int) -> str | None:
-        """The account of a remaining entry after the change, by its old number."""
+        """Return the account of a remaining entry after the change. `number` is the entry's old number."""
         return self.left.account(number - bisect_left(self.removed, number))
 
     def label(self, number: int) -> str | None:
-        """The label of a remaining entry after the change, by its old number."""
+        """Return the label of a remaining entry after the change. `number` is the entry's old number."""
         return self.left.label(number - bisect_left(self.removed, number))
 
     def under_old(self, hit: Hit) -> Hit:
-        """Return a hit that `hit` has renumbered, with the old number of its entry."""
+        """Return the result of `hit` with the old number of its entry."""
         return hit._replace(entry=hit.entry + bisect_right(self._shifts, hit.entry))
 
     def ids(self, ids: Sequence[int]) -> list[int]:
-        """The ids of the remaining entries, by their new numbers."""
+        """Return the row ids of the remaining entries, indexed by their new numbers. `ids` are those of all entries."""
         left, first = list[int](), 0
         for number in self.removed:
             left += ids[first:number]
@@ -90,7 +90,7 @@ class Renumbering:
     def confirmed(self, matches: ConfirmedMatches) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
         """Renumber the confirmed matches, in parts.
 
-        Returns the matches that another entry keeps, under its old number, and the matches that no entry keeps.
+        Returns the matches that another entry keeps, with that entry's old number, and the matches that no entry keeps.
         """
         moved = list[StoredMatch]()
         for found, is_stop in counted(matches):

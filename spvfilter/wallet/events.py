@@ -1,4 +1,4 @@
-"""Events of a wallet: runs started, matches found, confirmed or withdrawn, blocks connected or disconnected."""
+"""A wallet's events: runs started, matches found, confirmed or withdrawn, and blocks connected or disconnected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reason(StrEnum):
     ABANDONED = "abandoned"
     """The user abandoned the transaction or one of its ancestors."""
     REMOVED = "removed"
-    """The entry of the match is no longer watched."""
+    """The match's entry is no longer watched."""
     EXPIRED = "expired"
     """The transaction remained unconfirmed for 336 hours (Core's DEFAULT_MEMPOOL_EXPIRY_HOURS)."""
     SIZELIMIT = "sizelimit"
@@ -99,7 +99,7 @@ class MatchWithdrawn:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchUnconfirmed:
-    """The block of a match left the best chain. The match now counts as unconfirmed."""
+    """The block that contains a match left the best chain. The match now counts as unconfirmed."""
 
     match: Match
     """The match. Its `height` and `block_hash` are still those of the block that left the best chain."""
@@ -112,7 +112,8 @@ class MatchUnconfirmed:
 class TxReplaced:
     """An unconfirmed transaction was replaced. Events that withdraw its matches and find new ones follow.
 
-    If somebody else's transaction double-spends one of the wallet's own, the wallet's is reported as replaced.
+    If somebody else's transaction double-spends one of the wallet's own, the wallet's transaction is reported as
+    replaced.
     """
 
     txid: bytes
@@ -178,8 +179,8 @@ class BlockDisconnected:
 class RunStarted:
     """A run of the client started. It is the first event of the run.
 
-    Numbers may be skipped before this event: its own is at least the Unix time in microseconds. A restored copy of the
-    database therefore does not repeat numbers, unless the clock was also set back, which the id reveals.
+    Numbers may be skipped before this event, whose own number is at least the Unix time in microseconds. A restored
+    copy of the database therefore does not reuse numbers, unless the clock was also set back, which the id reveals.
     """
 
     id: bytes

@@ -1,4 +1,4 @@
-"""Facts about the wallet's transactions: records, blocks of the best chain, and matches in blocks."""
+"""Facts about the wallet's transactions: records, blocks in the best chain, and matches in blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spvfilter.wallet.txgraph import Anchor, BestChain, TxGraph, TxRecord
 
 
 class Facts:
-    """Records of transactions, blocks of the best chain, and matches in these blocks. Only this class changes them."""
+    """Records of transactions, blocks in the best chain, and matches in these blocks. Only this class changes them."""
 
     def __init__(self) -> None:
         self.graph: TxGraph = TxGraph()
@@ -34,55 +34,55 @@ class Facts:
         self._deep: list[tuple[int, bytes]] = []  # heap of heights and txids of confirmed foreign records
 
     def record(self, txid: bytes) -> TxRecord | None:
-        """The record of a transaction that is unconfirmed or in a recent block; None if it is not known."""
+        """Return the record of a transaction that is unconfirmed or in a recent block; None if it is not known."""
         return self.graph.get(txid)
 
     def records(self, txids: Iterable[bytes]) -> list[TxRecord]:
-        """The known records of these transactions."""
+        """Return the known records of these transactions."""
         return [record for txid in txids if (record := self.graph.get(txid)) is not None]
 
     def find(self, tx_hash: bytes) -> TxRecord | None:
-        """The record of an unconfirmed transaction by its txid or wtxid, or None."""
+        """Return the record of the unconfirmed transaction with this txid or wtxid, or None."""
         txid = self._wtxids.get(tx_hash, tx_hash)
         return self.graph.get(txid) if txid in self.without_block else None
 
     def hashes(self, txid: bytes) -> tuple[bytes, ...]:
-        """The txid of a transaction, and its wtxid if it is unconfirmed."""
+        """Return the txid of a transaction, and its wtxid if it is unconfirmed."""
         record = self.graph.get(txid)
         return (txid,) if record is None or txid not in self.without_block else (txid, record.wtxid)
 
     def is_without_block(self, txid: bytes) -> bool:
-        """True if a transaction is known and no block of the best chain contains it."""
+        """True if this transaction is known and no block of the best chain contains it."""
         return txid in self.without_block
 
     def is_confirmed(self, txid: bytes) -> bool:
-        """True if a block of the best chain contains a transaction of the wallet, at any depth."""
+        """True if the best chain contains this transaction of the wallet, no matter how deep."""
         return self.anchor(txid) is not None or self.confirmed.has_tx(txid)
 
     def is_own(self, txid: bytes) -> bool:
-        """True if this wallet broadcast a known transaction."""
+        """True if this transaction is known and the wallet broadcast it."""
         record = self.graph.get(txid)
         return record is not None and record.is_own
 
     def anchor(self, txid: bytes) -> Anchor | None:
-        """The block of the best chain that contains a transaction; None if no block does, or if the block is deep."""
+        """Return the block of the best chain that contains a transaction; None if none does, or if it is too deep."""
         record = self.graph.get(txid)
         return None if record is None else record.anchor_in(self.best)
 
     def unconfirmed(self) -> Iterator[TxRecord]:
-        """The records of all unconfirmed transactions."""
+        """Return the records of all unconfirmed transactions."""
         return (record for txid in self.without_block if (record := self.graph.get(txid)) is not None)
 
     def spenders(self, outpoint: bytes) -> list[bytes]:
-        """The txids of the unconfirmed transactions that spend an outpoint."""
+        """Return the txids of the unconfirmed transactions that spend an outpoint."""
         return [txid for txid in self.graph.spenders(outpoint) if txid in self.without_block]
 
     def ancestors(self, tx: Transaction) -> list[TxRecord]:
-        """The known transactions from which a transaction spends, directly or through others, parents first."""
+        """Return the known transactions from which `tx` spends, directly or through others, parents first."""
         return parents_first({each.txid: each for each in self.graph.ancestors(TxRecord.parse(tx.raw))})
 
     def confirmed_spender(self, tx: Transaction) -> bytes | None:
-        """The txid of another transaction, in a block, that spends an input of this one; None if none is known."""
+        """Return the txid of another transaction, in a block, that spends an input of `tx`; None if none is known."""
         for outpoint in tx.inputs:
             found = self.confirmed.spender(outpoint)
             spenders = {each for each in self.graph.spenders(outpoint) if each not in self.without_block}
@@ -106,7 +106,7 @@ class Facts:
         self._note_deep(record)
 
     def next_number(self) -> int:
-        """The number of a new observation, broadcast or drop."""
+        """Return the number for a new observation, broadcast or drop."""
         self.number += 1
         return self.number
 
@@ -134,9 +134,9 @@ class Facts:
         self.without_block.pop(txid, None)
 
     def give_evidence(self, txid: bytes) -> list[bytes]:
-        """Let an unconfirmed transaction and its known ancestors count. Returns their txids.
+        """Give evidence to an unconfirmed transaction and its known ancestors, so that they count. Returns their txids.
 
-        The search stops at ancestors with evidence, because their own ancestors already have it too.
+        The search stops at ancestors with evidence, because their own ancestors already have it as well.
         """
         record = self.graph.get(txid)
         gained = list[bytes]()
@@ -172,7 +172,7 @@ class Facts:
     def disconnect(self, fork: int, now: int) -> tuple[list[bytes], list[TxRecord]]:
         """Disconnect the blocks above height `fork`.
 
-        Returns the txids of their transactions, and the records that no block contains any longer, for `enter`.
+        Returns the txids of their transactions, and the records that are no longer in any block, for `enter`.
         """
         confirmed = [record.txid for record in self.graph if record.txid not in self.without_block]
         back = [txid for txid in confirmed if (at := self.anchor(txid)) is not None and at.height > fork]
@@ -224,7 +224,7 @@ class Facts:
         self.confirmed.add(found)
 
     def take_matches(self, height: int) -> list[StoredMatch]:
-        """Remove and return the matches of the block at a height."""
+        """Remove and return the matches in the block at a height."""
         return self.confirmed.take(height)
 
     def prove(self, height: int) -> list[StoredMatch]:

@@ -1,4 +1,4 @@
-"""The elements of the wallet's BIP-37 filter, read from the database without a client."""
+"""The elements of a wallet's BIP-37 filter, read from the database without a running client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ForeignEvents: events about other people's unconfirmed transactions, combined into the net change of each step."""
+"""ForeignEvents: combines events about other people's unconfirmed transactions into each step's net change."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class ForeignEvents:
 
         Args:
             is_own: Function that returns True if this wallet broadcast the transaction with a given txid.
-            mined: Txids of transactions whose blocks left the best chain.
+            mined: Txids of transactions whose blocks have left the best chain.
         """
         self._is_own = is_own
         self._mined = set(mined)
         self._joined: dict[Identity | bytes, MatchFound | MatchWithdrawn | TxReplaced] = {}
 
     def is_foreign(self, event: WalletEvent) -> bool:
-        """True for an event about somebody else's unconfirmed transaction that has never been in a block."""
+        """True if this event is about somebody else's unconfirmed transaction that has never been in a block."""
         match event:
             case MatchFound(found) | MatchWithdrawn(found):
                 return found.height is None and self._is_foreign(found.txid)
@@ -56,7 +56,7 @@ class ForeignEvents:
         return txid not in self._mined and not self._is_own(txid)
 
     def note(self, event: WalletEvent) -> None:
-        """Take note of a reported event, because a block that contained a transaction may leave the best chain."""
+        """Take note of a reported event, in case a transaction's block has left the best chain."""
         match event:
             case MatchUnconfirmed(found):
                 self._mined.add(found.txid)
@@ -69,14 +69,14 @@ class ForeignEvents:
                 assert_never(event)
 
     def join(self, event: WalletEvent) -> list[WalletEvent]:
-        """Combine a foreign event with the others of this step. Returns the events to report now, in order."""
+        """Combine a foreign event with the others in this step. Returns the events to report now, in order."""
         match event:
             case TxReplaced(txid):
                 self._joined.pop(txid, None)  # the latest replacement counts
                 self._joined[txid] = event
                 return []
             case MatchWithdrawn(reason=Reason.REMOVED):
-                return [*self.take(), event]  # the entry, and perhaps its account, go with the current changes
+                return [*self.take(), event]  # the entry, and perhaps its account, are removed with the current changes
             case MatchFound(found) | MatchWithdrawn(found):
                 return self._join(event, found)
             case MatchConfirmed() | MatchUnconfirmed() | BlockConnected() | BlockDisconnected() | RunStarted():
@@ -96,7 +96,7 @@ class ForeignEvents:
                 del self._joined[key]
             case MatchWithdrawn(same) if isinstance(event, MatchFound) and same == found:
                 del self._joined[key]
-            case _:  # such as a match that comes back under another label
+            case _:  # such as a match that returns with a different label
                 told = self.take()
                 self._joined[key] = event
         return told

@@ -1,4 +1,4 @@
-"""Hits: the matches of unconfirmed transactions, found by the watch table and by other unconfirmed outputs."""
+"""Hits: the matches of unconfirmed transactions, found through the watch table and through unconfirmed outputs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NO_HITS: Mapping[Identity, Hit] = {}
 class Hits:
     """The matches of unconfirmed transactions.
 
-    The watch table learns outputs of the wallet's own transactions here. Foreign unconfirmed transactions never change
-    it.
+    Here, the watch table learns the outputs of the wallet's own transactions. Foreign unconfirmed transactions never
+    change the table.
     """
 
     def __init__(self, watch: TxOutIndex, facts: Facts) -> None:
@@ -29,7 +29,7 @@ class Hits:
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # by txid
 
     def of(self, txid: bytes) -> Mapping[Identity, Hit]:
-        """The matches of an unconfirmed transaction."""
+        """Return the matches of an unconfirmed transaction."""
         return self._hits.get(txid, NO_HITS)
 
     def is_match(self, txid: bytes) -> bool:
@@ -37,15 +37,15 @@ class Hits:
         return bool(self._hits.get(txid))
 
     def items(self) -> Iterator[tuple[bytes, Mapping[Identity, Hit]]]:
-        """The txids and the matches of all unconfirmed transactions."""
+        """Yield the txids and the matches of all unconfirmed transactions."""
         yield from self._hits.items()
 
     def of_entries(self, entries: Collection[int]) -> list[bytes]:
-        """The txids of the unconfirmed transactions that match one of these entries."""
+        """Return the txids of the unconfirmed transactions that match one of these entries."""
         return [txid for txid, hits in self._hits.items() if any(hit.entry in entries for hit in hits.values())]
 
     def match(self, record: TxRecord) -> dict[Identity, Hit]:
-        """The matches of a transaction with the watch table, and with outputs of unconfirmed transactions."""
+        """Return the matches of a transaction with the watch table, and with outputs of unconfirmed transactions."""
         hits = self._watch.table.scan_tx(record.raw)
         spent = {hit.n for hit in hits if hit.spend}
         for n, outpoint in enumerate(record.inputs if record.fault is None else ()):
@@ -57,7 +57,7 @@ class Hits:
         return {identity(hit): hit for hit in hits}
 
     def enter(self, record: TxRecord, hits: dict[Identity, Hit]) -> None:
-        """Store the matches of an unconfirmed transaction. The wallet's own outputs are watched from now on."""
+        """Store the matches of an unconfirmed transaction. If it is the wallet's own, its outputs are now watched."""
         self._hits[record.txid] = hits
         if record.is_own:
             self._watch.table.learn([hit for hit in hits.values() if not hit.spend])
@@ -67,13 +67,13 @@ class Hits:
         self._hits.pop(txid, None)
 
     def replace(self, hits: Mapping[bytes, dict[Identity, Hit]]) -> None:
-        """Replace the matches of transactions, by txid, after the removal of entries."""
+        """Replace the matches of these transactions, keyed by txid, after entries have been removed."""
         self._hits |= hits
 
     # Values
 
     def value_of(self, outpoint: bytes) -> int | None:
-        """The value of an output in satoshi; None if it is not known."""
+        """Return the value of an output in satoshi; None if it is not known."""
         value = self.coin_value(outpoint)
         parent = self._facts.record(outpoint[:HASH_SIZE])
         index = OutPoint.parse(outpoint).index
@@ -82,11 +82,11 @@ class Hits:
         return Transaction.parse(parent.raw).outputs[index].value
 
     def coin_value(self, outpoint: bytes) -> int | None:
-        """The value of an output in satoshi if the watch table knows it, or None."""
+        """Return the value of an output in satoshi; None if the watch table does not know it."""
         coin = self._watch.table.coin(outpoint)
         return None if coin is None or coin.value == NO_VALUE else coin.value
 
     def output(self, outpoint: bytes) -> TxOut | None:
-        """The output of a known transaction."""
+        """Return the output that an outpoint refers to; None if its transaction is not known."""
         parent, index = self._facts.record(outpoint[:HASH_SIZE]), int.from_bytes(outpoint[HASH_SIZE:], "little")
         return None if parent is None or index >= parent.outputs else Transaction.parse(parent.raw).output(index)

@@ -1,4 +1,4 @@
-"""Intake of foreign unconfirmed transactions: decides which ones the wallet keeps or evicts."""
+"""Intake of foreign unconfirmed transactions: decides which of them the wallet keeps and which it evicts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Component, DropReason, Signatures, TxRecord
 
 Verify = Callable[[Transaction, Sequence[TxOut | None], Sequence[int]], SpendCheck]
-"""Checks some inputs of a transaction against the outputs that they spend, as `verify_spends` does."""
+"""A function that checks some of a transaction's inputs against the outputs that they spend; see `verify_spends`."""
 
 
 _MOST_WALKED = 500
-"""Number of records and inputs to walk before the remaining orphans wait for the next step (our choice)."""
+"""Number of records and inputs to visit before the remaining orphans are left to the next step (our choice)."""
 _OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED, Status.WAITING)  # a block may still contain it
 
 
@@ -50,23 +50,23 @@ class Intake:
         self._judgement = judgement
         self._searches = searches
         self._verify = verify
-        self._wrong: list[tuple[bytes, bytes]] = []  # txid and wtxid of transactions with a wrong signature
+        self._wrong: list[tuple[bytes, bytes]] = []  # txids and wtxids of transactions with a wrong signature
         self.pool: MempoolLayer = MempoolLayer(limits or PendingLimits())
-        """Bounds of foreign unconfirmed transactions."""
+        """The foreign unconfirmed transactions that are kept, with the limits on them."""
         self.orphans: Orphanage = Orphanage()
-        """Foreign unconfirmed transactions without a match or a link to one."""
+        """Foreign unconfirmed transactions without a match and without a link to a match."""
         self.turned_away: int = 0
-        """Number of foreign payments that were dropped or evicted because of a limit since the start."""
+        """Number of foreign payments that were dropped or evicted because of a limit in this run."""
         self._turned_away: list[bytes] = []  # txids and wtxids of transactions that did not fit or were evicted
         self._due: dict[bytes, None] = {}  # txids of orphans that touch a kept transaction or may match
 
     def take_turned_away(self) -> list[bytes]:
-        """The txids and wtxids of transactions that were evicted or turned away since the last call."""
+        """Return the txids and wtxids of transactions that were evicted or turned away since the last call."""
         taken, self._turned_away = self._turned_away, []
         return taken
 
     def take_wrong(self) -> list[tuple[bytes, bytes]]:
-        """The txids and wtxids of transactions that were dropped because of a wrong signature since the last call.
+        """Return the txids and wtxids of transactions dropped because of a wrong signature since the last call.
 
         The same transaction with a different witness may be valid.
         """
@@ -74,7 +74,7 @@ class Intake:
         return taken
 
     def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
-        """The verdict on a transaction if this wallet were to broadcast it, and an abandoned ancestor, if any.
+        """Return the verdict on a transaction if this wallet were to broadcast it, and an abandoned ancestor, or None.
 
         Ancestors in the orphanage count, because the broadcast would admit them.
         """
@@ -92,7 +92,7 @@ class Intake:
         return verdicts[tx.txid], next(abandoned, None)
 
     def known(self, txid: bytes) -> TxRecord | None:
-        """The record of a transaction in the wallet or the orphanage."""
+        """Return the record of a transaction in the wallet or the orphanage, or None."""
         return self._facts.graph.get(txid) or self.orphans.get(txid)
 
     def note_verdict(self, txid: bytes, verdict: Verdict) -> None:
@@ -112,7 +112,7 @@ class Intake:
             self.pool.put(record, len(hits), groups or record.announced_by)
 
     def enter_again(self, txid: bytes) -> None:
-        """Account for the space that a foreign transaction takes after its matches have changed."""
+        """Update the space that a foreign transaction takes, after its matches have changed."""
         record = self._facts.record(txid)
         if record is not None and txid in self.pool:
             self.pool.put(record, len(self._hits.of(txid)))
@@ -139,7 +139,7 @@ class Intake:
     def verify_returned(self, txids: Iterable[bytes]) -> list[bytes]:
         """Verify the foreign transactions in the mempool layer that spend the wallet's coins.
 
-        They came from the database or from disconnected blocks, not from peers. Returns the txids whose verdicts may
+        These came from the database or from disconnected blocks, not from peers. Returns the txids whose verdicts may
         change.
         """
         spends = [
@@ -160,9 +160,9 @@ class Intake:
     # Admission
 
     def admit(self, orphan: Orphan) -> list[bytes]:
-        """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
+        """Add a foreign unconfirmed transaction to the mempool layer or to the orphanage.
 
-        Related orphans follow, some of them later. Returns the txids whose verdicts may change.
+        Related orphans are also admitted, some of them later. Returns the txids whose verdicts may change.
         """
         return [*self._admit_one(orphan), *self.admit_due()]
 
@@ -184,7 +184,7 @@ class Intake:
         return touched
 
     def _admit_one(self, orphan: Orphan) -> list[bytes]:
-        # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
+        # the wallet has not known the orphan until now, so earlier blocks are not searched for its scripts
         record = orphan.record._replace(first_height=self._searches.first_height)
         self._facts.graph.walked += 1 + len(record.inputs)
         touched = self._admit_record(record, orphan)
@@ -240,16 +240,16 @@ class Intake:
         self._due |= dict.fromkeys(self.orphans.keep_recent())
 
     def _decides(self, record: TxRecord) -> bool:
-        """True if a transaction is a parent of a kept unconfirmed transaction or conflicts with one."""
+        """True if this transaction is a parent of a kept unconfirmed transaction, or conflicts with one."""
         near = self._facts.graph.children(record.txid)
         near += (each for outpoint in record.inputs for each in self._facts.graph.spenders(outpoint))
         return any(each in self._facts.without_block for each in near)
 
     def _unlinked(self, records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
-        """The foreign transactions of a component that the mempool layer need not keep.
+        """Return the foreign transactions of a component that the mempool layer need not keep.
 
-        It keeps a transaction that matches and has not expired. It also keeps transactions that decide about a kept
-        one: its ancestors, its conflicts, and so on.
+        The layer keeps a transaction that matches and has not expired. It also keeps transactions on which the fate of
+        a kept transaction depends: its ancestors, its conflicts, and so on.
         """
         kept = [txid for txid in records if txid not in self.pool or self._is_live(records[txid])]
         met = set(kept)
@@ -266,7 +266,7 @@ class Intake:
         return self._hits.is_match(record.txid) and record.active_drop is None
 
     def _is_invalid(self, record: TxRecord) -> bool:
-        """True if a transaction spends an output that its parent lacks, or pays more than its inputs are worth.
+        """True if this transaction spends an output that its parent lacks, or pays more than its inputs are worth.
 
         Inputs with an unknown parent may have any value.
         """
@@ -292,7 +292,7 @@ class Intake:
     # Signatures
 
     def _verified(self, record: TxRecord, hits: Mapping[Identity, Hit]) -> TxRecord | None:
-        """Verify the signatures of a foreign record for the wallet's coins. Returns None if one of them is wrong."""
+        """Verify a foreign record's signatures for the wallet's coins. Returns None if one of them is wrong."""
         mine = [hit for hit in hits.values() if hit.spend]
         if self._verify is None or not mine or record.is_own:
             return record
@@ -321,7 +321,7 @@ class Intake:
     # Eviction
 
     def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
-        """Evict foreign transactions until no bound is exceeded, and return the txids whose verdicts may change."""
+        """Evict foreign transactions until no limit is exceeded, and return the txids whose verdicts may change."""
         if any(self._facts.is_own(each) for each in self._facts.graph.descendants(record.txid)):
             return self._bound_ancestors(record)
         return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
@@ -356,7 +356,7 @@ class Intake:
             near = [*self._near(record), *self._evictable([record.txid])]
             if not self._is_too_large(near):
                 break
-            if self._facts.graph.walked > most:  # it links many components
+            if self._facts.graph.walked > most:  # it joins many components
                 touched += self._evict(record.txid)
                 break
             if not self._hits.is_match(record.txid):  # its children are judged without it
@@ -372,7 +372,7 @@ class Intake:
         return touched
 
     def _is_too_large(self, records: Sequence[TxRecord]) -> bool:
-        """True if foreign transactions exceed a bound of a component."""
+        """True if these foreign transactions exceed one of the limits on a component."""
         limits, links = self.pool.limits, self._facts.graph.links
         return (
             len(records) > limits.component
@@ -381,9 +381,9 @@ class Intake:
         )
 
     def _has_no_room(self, record: TxRecord, groups: Groups, *, is_match: bool) -> bool:
-        """True if a newcomer would be the first to leave its component, which is too large with it.
+        """True if a newcomer makes its component too large and would be the first transaction to be evicted from it.
 
-        The newcomer then does not enter, so that nobody can have a full component judged again and again.
+        The newcomer is then not admitted, so that nobody can have a full component judged over and over.
         """
         graph = self._facts.graph
         if graph.children(record.txid) or any(
@@ -405,7 +405,7 @@ class Intake:
         )
 
     def _near(self, record: TxRecord) -> list[TxRecord]:
-        """The foreign records in an unconfirmed record's component that may be evicted, except the record itself."""
+        """Return the other foreign records in an unconfirmed record's component that may be evicted."""
         graph = self._facts.graph
         limits = self.pool.limits  # the search goes beyond them, but not far
         near, is_whole = graph.nearby(
@@ -413,7 +413,7 @@ class Intake:
         )
         txids = [each.txid for each in near]
         if is_whole and not record.is_own and not any(each.is_own for each in near):
-            return self._pooled(txids)  # without looking at the descendants of each
+            return self._pooled(txids)  # there is no need to examine the descendants of each
         return self._evictable(txids)
 
     def _bound_layer(self, record: TxRecord, groups: Groups) -> list[bytes]:
@@ -424,24 +424,24 @@ class Intake:
         return touched
 
     def _may_evict(self, txid: bytes, newcomer: TxRecord) -> bool:
-        """True if a transaction may be evicted, with its descendants, to admit another one."""
+        """True if this transaction may be evicted, with its descendants, to admit the newcomer."""
         family, groups_of = self._facts.graph.descendants(txid), self.pool.quota.groups_of
         if newcomer.txid in family or any(map(self._facts.is_own, family)):
             return False
         return self.pool.is_ended(txid) or all(groups_of(each) <= groups_of(txid) for each in family)
 
     def _for_eviction(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
-        """Order records for eviction: transactions without a match first, then by ascending number of groups."""
+        """Sort records for eviction: transactions without a match first, then by ascending number of groups."""
         ordered = self.pool.fewest_groups(records, oldest=oldest)
         return sorted(ordered, key=lambda record: self._hits.is_match(record.txid))
 
     def _pooled(self, txids: Iterable[bytes]) -> list[TxRecord]:
-        """The foreign unconfirmed records among these."""
+        """Return the records of the foreign unconfirmed transactions among these."""
         found = (self._facts.graph.get(txid) for txid in txids if txid in self.pool)
         return [record for record in found if record is not None]
 
     def _evictable(self, txids: Iterable[bytes]) -> list[TxRecord]:
-        """The foreign unconfirmed records among these whose descendants are all foreign as well."""
+        """Return the records of the foreign unconfirmed transactions among these that have only foreign descendants."""
         return [
             record
             for record in self._pooled(txids)
@@ -461,7 +461,7 @@ class Intake:
         return touched
 
     def _turn_away(self, record: TxRecord, *, for_room: bool = True) -> None:
-        """Remove a foreign transaction that is invalid or does not fit. A peer may announce it again."""
+        """Remove a foreign transaction that is invalid or for which there is no room. A peer may announce it again."""
         verdict = self._judgement.verdict(record.txid)
         is_open = verdict is None or verdict.counts or verdict.status is Status.WAITING
         is_payment = self._hits.is_match(record.txid) and is_open
@@ -483,7 +483,7 @@ class Intake:
     def rematch(self, txids: Iterable[bytes]) -> list[bytes]:
         """Match unconfirmed transactions again, and return the txids whose verdicts may change.
 
-        A foreign transaction is evicted if it pays more than its inputs, as now known, are worth.
+        A foreign transaction is evicted if it pays more than its inputs turn out to be worth.
         """
         touched = list[bytes]()
         for txid in list(txids):

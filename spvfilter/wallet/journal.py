@@ -1,4 +1,4 @@
-"""The journal of a wallet's books: numbers their events, and converts them to and from database rows.
+"""The journal of a wallet's books: it numbers their events, and converts them to and from database rows.
 
 An event goes into the batch of the change that it reports, so that both are committed together. Events in a run are
 numbered consecutively, and a database never uses a number twice, no matter when the process is killed.
@@ -33,7 +33,7 @@ from spvfilter.wallet.events import (
 from spvfilter.watch.match import Match
 
 _LATEST_START = END_OF_NUMBERS - (1 << 40)
-"""Highest number with which a run can begin, whatever the clock says. It leaves room for many events."""
+"""Highest number with which a run can begin, no matter what the clock says. It leaves room for many events."""
 KINDS: dict[str, type[WalletEvent]] = {
     "found": MatchFound,
     "confirmed": MatchConfirmed,
@@ -47,14 +47,14 @@ KINDS: dict[str, type[WalletEvent]] = {
 _NAMES = {cls: name for name, cls in KINDS.items()}
 KINDS |= {FOREIGN + _NAMES[cls]: cls for cls in (MatchFound, MatchWithdrawn, TxReplaced)}
 _WITHOUT_MATCH = (TxReplaced, BlockConnected, BlockDisconnected, RunStarted)
-_NOT_ENCODED = ("sequence", "account")  # columns of their own
+_NOT_ENCODED = ("sequence", "account")  # these have columns of their own
 
 
 class Journal:
     """Numbers events and puts them into batches.
 
-    If several blocks are connected in a row below the tip, only the last becomes an event. `connected` is the block
-    that waits for the next event, and a later block takes its place.
+    If several blocks in a row are connected below the tip, only the last of them becomes an event. `connected` is the
+    block that is waiting for the next event. A later block takes its place.
     """
 
     def __init__(self, sequence: int = 0, told: int = -1, untold: BlockConnected | None = None) -> None:
@@ -62,7 +62,7 @@ class Journal:
 
         Args:
             sequence: Number of the last event.
-            told: Height of the highest block that the events have connected, as in the database.
+            told: Height of the highest block that the events have connected, according to the database.
             untold: A block that the previous run connected without an event.
         """
         self.sequence: int = sequence
@@ -72,9 +72,9 @@ class Journal:
         self.connected = untold
 
     def start(self, run_id: bytes, clock_us: int, batch: Batch) -> WalletEvent:
-        """Begin a run: number its first event, and return it.
+        """Begin a run: number its first event, and return the event.
 
-        Its number is at least the clock's time. A restored copy of the database therefore does not repeat numbers from
+        Its number is at least the clock's time. A restored copy of the database therefore does not reuse numbers from
         later runs of the original, unless the clock was set back.
 
         Args:
@@ -87,7 +87,7 @@ class Journal:
         return self._number(RunStarted(run_id), batch)
 
     def put(self, event: WalletEvent, batch: Batch, *, is_foreign: bool = False) -> Iterator[WalletEvent]:
-        """Number an event and yield it. If a block waits for the next event, yield the block's event first.
+        """Number an event and yield it. If a block is waiting for the next event, yield the block's event first.
 
         `ForeignEvents` recognizes foreign events.
         """
@@ -153,7 +153,7 @@ _CONVERSIONS: dict[type, Callable[[Any], object]] = {
 
 @cache
 def _fields(cls: type[Any]) -> dict[str, Any]:
-    """Return names and types of the stored fields, without `| None`."""
+    """Return the names and types of the stored fields. `| None` is left out of the types."""
     hints = get_type_hints(cls)
     found: dict[str, Any] = {}
     for each in fields(cls):

@@ -18,10 +18,10 @@ class Judgement:
 
     def __init__(self, facts: Facts) -> None:
         self.waiting: dict[bytes, None] = {}
-        """Txids of the foreign transactions that wait for more evidence."""
+        """Txids of the foreign transactions that are waiting for more evidence."""
         self._facts = facts
-        self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
-        self._own: tuple[TxRecord, ...] | None = None  # our records without a block, parents first; a cache
+        self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical` and cached
+        self._own: tuple[TxRecord, ...] | None = None  # our records without a block, parents first, cached
         self._started_waiting: dict[bytes, None] = {}
         self._followers: list[dict[bytes, None]] = []
 
@@ -48,7 +48,7 @@ class Judgement:
         self._own = None
 
     def component_of(self, txid: bytes, judged: dict[bytes, Verdict]) -> Component | None:
-        """The component of a transaction that must be judged; None if `judged` contains all of it.
+        """Return the component to judge for a transaction; None if `judged` already contains all of it.
 
         If the transaction is in a block, its verdict is added to `judged`.
         """
@@ -64,10 +64,10 @@ class Judgement:
         return None if is_confirmed and component.records.keys() <= judged.keys() else component
 
     def judge(self, component: Component) -> dict[bytes, Verdict]:
-        """The verdicts on the transactions of a component."""
+        """Return the verdicts on the transactions of a component."""
         return canonical(self._with_border(component), self._facts.best)
 
-    # Questions
+    # Queries
 
     @property
     def has_started_waiting(self) -> bool:
@@ -75,12 +75,12 @@ class Judgement:
         return bool(self._started_waiting)
 
     def take_waiting(self) -> list[bytes]:
-        """The txids of the foreign transactions that have begun waiting since the last call, and are still waiting."""
+        """Return the txids of foreign transactions that have started waiting since the last call and still are."""
         taken, self._started_waiting = [each for each in self._started_waiting if each in self.waiting], {}
         return taken
 
     def verdict(self, txid: bytes) -> Verdict | None:
-        """The verdict on a transaction; None if it is not known."""
+        """Return the verdict on a transaction; None if it is not known."""
         return self._verdicts.get(txid)
 
     def is_pending(self, txid: bytes) -> bool:
@@ -96,7 +96,7 @@ class Judgement:
         return self._verdicts[txid].status in INACTIVE
 
     def status(self, txid: bytes) -> TxStatus | None:
-        """The status of a transaction; None if it is not known."""
+        """Return the status of a transaction; None if it is not known."""
         if txid not in self._verdicts:
             return None
         return ROW_STATUS[self._verdicts[txid].status] if txid in self._facts.without_block else TxStatus.CONFIRMED
@@ -104,7 +104,7 @@ class Judgement:
     # Own transactions
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """Our transactions that no block contains, parents first, as a new tuple whenever a verdict changes."""
+        """Return our transactions that no block contains, parents first. Each new verdict leads to a new tuple."""
         if self._own is None:
             facts = self._facts
             own = [record for record in facts.unconfirmed() if record.is_own]
@@ -117,7 +117,7 @@ class Judgement:
         return record.is_anchored(self._facts.best)
 
     def own_record(self, txid: bytes) -> TxRecord | None:
-        """The record of one of the wallet's own transactions that no block contains, or None."""
+        """Return the record of one of the wallet's own transactions that no block contains, or None."""
         record = self._facts.record(txid)
         return record if record is not None and record.is_own and self._facts.is_without_block(txid) else None
 
@@ -145,12 +145,12 @@ class Judgement:
         return self._facts.is_own(txid) and (self.is_waiting(txid) or self.is_pending(txid))
 
     def _is_settled(self, txid: bytes) -> bool:
-        """True if a block contains a known transaction or a descendant of it."""
+        """True if a block contains this known transaction or one of its descendants."""
         verdict = self._verdicts.get(txid)
         return txid not in self._facts.without_block or (verdict is not None and verdict.status is Status.CONFIRMED)
 
     def _with_border(self, component: Component) -> Component:
-        """The component, with a border of the confirmed transactions that spend its inputs and outputs."""
+        """Return the component with its border: the confirmed transactions that spend its inputs and outputs."""
         border, graph, deep_spender = dict(component.border), self._facts.graph, self._facts.confirmed.spender
         for txid, record in component.records.items():
             alone = (txid,)

@@ -1,7 +1,7 @@
 """Network group quotas: which foreign unconfirmed transactions are evicted when the mempool layer is full.
 
 Transactions are counted by the set of network groups that announced them. Sets with few groups lose transactions first.
-Among sets with the same number of groups, the one with the most transactions loses its latest.
+Among sets with the same number of groups, the set with the most transactions loses its latest.
 
 An attacker in three network groups can announce transactions from seven sets of groups, and so fills at most seven
 shares. Every other set keeps its share.
@@ -18,7 +18,7 @@ MANY = 4
 
 An attacker is assumed to have fewer."""
 _TRIED = 8
-"""Transactions of one set that `evictable` yields before it moves on to other sets (our choice)."""
+"""Number of transactions from one set that `evictable` yields before it moves on to other sets (our choice)."""
 
 
 class NetgroupQuota:
@@ -46,7 +46,7 @@ class NetgroupQuota:
         return self._parties[max(len(names), 1) - 1]
 
     def groups_of(self, txid: bytes) -> int:
-        """Return how many groups announced a transaction: 1 to `MANY`, and 1 if none is known, as after a restart."""
+        """Return how many groups announced a transaction, from 1 to `MANY`; 1 if none is known, as after a restart."""
         party = self._party.get(txid)
         return 1 if party is None else max(len(party.names), 1)
 
@@ -57,10 +57,11 @@ class NetgroupQuota:
             self._of(party.names).remove(party, txid)
 
     def evictable(self, groups: Groups) -> Iterator[bytes]:
-        """Yield transactions that may be evicted for a new one from these groups, the best candidate first.
+        """Yield the txids that may be evicted to free space for a new transaction, best candidates first.
 
-        A set of groups loses transactions only if it has more of them than the newcomer's set would, or contains fewer
-        groups. A candidate that the caller keeps comes last the next time.
+        `groups` are the network groups that announced it. A set of groups loses transactions only if it has more of
+        them than the newcomer's set would, or contains fewer groups. A candidate that the caller keeps is yielded last
+        the next time.
         """
         names = _names(groups)
         held = self._of(names).held_by(names)
@@ -75,7 +76,7 @@ class NetgroupQuota:
 
 
 def _names(groups: Iterable[str], known: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the sorted names of `known` and of these groups, at most `MANY`. Returns `known` itself if none is new."""
+    """Return the sorted names in `known` and `groups`, at most `MANY` of them; `known` itself if no name is new."""
     for group in groups:
         if len(known) < MANY and group not in known:
             known = tuple(sorted((*known, group))) if known else (group,)
@@ -93,7 +94,7 @@ class _Party:
 
 
 class _Parties:
-    """The sets with the same number of groups. The largest is found without a search, as there may be many sets."""
+    """The sets with the same number of groups. Finding the largest needs no search, since there may be many sets."""
 
     def __init__(self) -> None:
         self._by_names: dict[tuple[str, ...], _Party] = {}
@@ -127,7 +128,7 @@ class _Parties:
         self._leave(party)
         del party.txids[txid]
         self._enter(party)
-        if self._most not in self._by_number:  # this set was the largest, and has one transaction fewer now
+        if self._most not in self._by_number:  # this set was the largest, and now has one transaction fewer
             self._most = len(party.txids)
         if not party.txids:
             del self._by_names[party.names]

@@ -1,4 +1,4 @@
-"""Orphanage: foreign unconfirmed transactions that neither match nor affect a stored transaction, in memory only.
+"""Orphanage: foreign unconfirmed transactions that neither match nor affect a stored one, kept only in memory.
 
 A parent that arrives later may turn one of them into a match.
 """
@@ -14,7 +14,7 @@ from spvfilter.wallet.txgraph import TxRecord
 MAX_ORPHANS = 500
 """Largest number of transactions in the orphanage (our choice)."""
 MAX_ORPHAN_INPUTS = 25_000
-"""Largest number of inputs of all orphans (our choice): each takes 400 bytes."""
+"""Largest total number of inputs of all orphans (our choice). Each takes 400 bytes."""
 MAX_ORPHAN_SIZE = 100_000
 """Largest size of one transaction in bytes: the size of Core's largest standard transaction."""
 
@@ -23,11 +23,11 @@ class Orphan(NamedTuple):
     """A transaction in the orphanage."""
 
     record: TxRecord
-    """Its record, with the number of its observation."""
+    """The transaction's record, with the number of its observation."""
     groups: tuple[str, ...] = ()
     """Network groups that announced it."""
     arrived: int | None = None
-    """Number of chain changes before it arrived; None if the orphanage should fill in the current number."""
+    """How many chain changes preceded its arrival; None if the orphanage should fill in the current number."""
 
 
 class Orphanage:
@@ -35,7 +35,7 @@ class Orphanage:
 
     def __init__(self) -> None:
         self._orphans: dict[bytes, Orphan] = {}  # the oldest first
-        self._inputs = 0  # of all orphans
+        self._inputs = 0  # total of all orphans
         self._blocks = 0  # number of changes to the chain
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
 
@@ -46,12 +46,12 @@ class Orphanage:
         return len(self._orphans)
 
     def get(self, txid: bytes) -> TxRecord | None:
-        """The record of an orphan; None if there is no such orphan."""
+        """Return the record of an orphan; None if there is no such orphan."""
         orphan = self._orphans.get(txid)
         return None if orphan is None else orphan.record
 
     def find(self, txid: bytes) -> Orphan | None:
-        """An orphan; None if there is no such orphan."""
+        """Return an orphan; None if there is no such orphan."""
         return self._orphans.get(txid)
 
     def put(self, orphan: Orphan) -> None:
@@ -68,7 +68,7 @@ class Orphanage:
             self._drop(next(iter(self._orphans)))
 
     def announce(self, txid: bytes, groups: Iterable[str], quorum: int, number: int) -> None:
-        """Record that network groups announced an orphan. Once `quorum` groups have, it counts from `number` on."""
+        """Record that network groups announced an orphan. Once `quorum` groups have, it counts as of `number`."""
         orphan, names = self._orphans[txid], tuple(groups)
         record = orphan.record.announced(names)
         if not record.has_evidence and len(record.announced_by) >= quorum:
@@ -85,7 +85,7 @@ class Orphanage:
         return self._drop(txid) if txid in self._orphans else None
 
     def relatives(self, record: TxRecord) -> list[bytes]:
-        """The txids of the parents, children and conflicts of a transaction, in order of arrival."""
+        """Return the txids of the parents, children and conflicts of a transaction, in order of arrival."""
         if not self._orphans:
             return []
         outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
@@ -94,7 +94,7 @@ class Orphanage:
         return [txid for txid in self._orphans if txid in txids] if txids else []
 
     def spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
-        """The txids of the transactions that spend one of these outpoints, in order of arrival."""
+        """Return the txids of the transactions that spend one of these outpoints, in order of arrival."""
         if not self._orphans:
             return []
         txids = {txid for outpoint in outpoints for txid in self._spenders.get(outpoint, ())}
@@ -103,8 +103,8 @@ class Orphanage:
     def keep_recent(self) -> list[bytes]:
         """Drop the orphans that arrived before the latest block, and return the txids of the others.
 
-        New entries are searched for from the next block on, so an earlier block with one of the older orphans would be
-        missed.
+        The search for new entries starts at the next block, so an earlier block that contains one of the older orphans
+        would be missed.
         """
         for txid in [txid for txid, orphan in self._orphans.items() if orphan.arrived != self._blocks]:
             self._drop(txid)

@@ -1,4 +1,4 @@
-"""Changes to the books that may take several iterations of the event loop."""
+"""Changes to the books that may be spread over several iterations of the event loop."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def pieces(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def counted(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
-    """Yield cheap items, each with True if a change should pause after it."""
+    """Yield cheap items, each with a bool that is True if a change should pause after it."""
     return ((item, number % CHEAP == 0) for number, item in enumerate(items, 1))

@@ -1,4 +1,4 @@
-"""A queue of foreign transactions to record. Network groups take turns, each in its order of arrival."""
+"""A queue of foreign transactions to record. Network groups take turns, each with its oldest transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Queue:
         return self._number >= self.MOST or self._size >= self.MOST_SIZE
 
     def has_room(self, group: str = "") -> bool:
-        """True if `put` accepts another transaction of a group."""
+        """True if `put` accepts another transaction from this group."""
         return not self._is_full or self._largest(group) != group
 
     @property
@@ -39,7 +39,7 @@ class Queue:
         return self._number <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2
 
     def has_much_room(self, group: str) -> bool:
-        """True if the queue is at most half full, or if the largest group uses at least twice as much as this one."""
+        """True if the queue is at most half full, or if the largest group uses at least twice as much as this group."""
         if self.is_half_free:
             return True
         waiting, size = len(self._waiting.get(group, ())), self._sizes.get(group, 0)
@@ -69,7 +69,7 @@ class Queue:
         return self._waiting.keys()
 
     def take(self, group: str | None = None) -> tuple[bytes, str]:
-        """Remove the oldest transaction of a group, by default the group whose turn it is. Return it and the group."""
+        """Remove the oldest transaction of a group, or of the group whose turn it is. Return it and the group."""
         if group is None:
             group = next(iter(self._waiting))
         waiting = self._waiting[group]
@@ -87,7 +87,7 @@ class Queue:
             del self._waiting[group], self._sizes[group]
 
     def _largest(self, group: str) -> str:
-        """The largest group by the exceeded bound. Returns `group` if no other group is clearly larger."""
+        """Return the largest group by the exceeded bound. Returns `group` if no other group is clearly larger."""
         if self._number >= self.MOST:
             most = max(self._waiting, key=lambda each: len(self._waiting[each]))
             return most if len(self._waiting[most]) > len(self._waiting.get(group, ())) + 1 else group

@@ -1,4 +1,4 @@
-"""WalletStore: reads a wallet's database, even while a client writes to it, and without a network."""
+"""WalletStore: reads a wallet's database offline, even while a client is writing to it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _PATIENCE_S = 5.0  # seconds to wait for a client that is opening or closing the
 
 @public
 class WalletStore(Views):
-    """A wallet's database, opened for reading in any process, even while a client writes to it.
+    """A wallet's database, opened for reading in any process, even while a client is writing to it.
 
         with WalletStore.open("wallet.db") as wallet:
             print(wallet.balance().confirmed, wallet.history(limit=10))
 
     A process that follows the wallet remembers the number of the last event that it has processed. From time to time,
-    it asks for the next events:
+    it reads the next events:
 
         for event in wallet.events(since=last):
             last = event.sequence
@@ -54,7 +54,7 @@ class WalletStore(Views):
             path: Path of the database.
 
         Raises:
-            StoreForeignError: The file belongs to another program, or has another schema version.
+            StoreForeignError: The file belongs to another program, or has a different schema version.
             StoreCorruptError: The file is damaged.
             StoreReadOnlyError: The file cannot be opened.
             StoreError: The file does not exist, or a client is still creating it.
@@ -67,7 +67,7 @@ class WalletStore(Views):
             db = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
         try:
             with translated(file):
-                db.execute("BEGIN")  # a single snapshot: a client may be creating it
+                db.execute("BEGIN")  # a single snapshot, because a client may be creating the database
                 (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if not tables and not db.execute("PRAGMA application_id").fetchone()[0]:
                     raise StoreError(f"{file}: this file does not contain a wallet yet")
@@ -82,8 +82,9 @@ class WalletStore(Views):
     def events(self, since: int, limit: int = 1_000, *, account: str | None = None) -> Snapshot[WalletEvent]:
         """Return the next events of the wallet or of an account, in order; empty if there are no more.
 
-        The database keeps up to 250,000 events of the last 30 days, and at least 10,000. It also keeps the latest
-        10,000 events about other people's unconfirmed transactions; dropped ones leave holes in the numbering.
+        The database keeps up to 250,000 events from the last 30 days, and at least 10,000. It also keeps the latest
+        10,000 events about other people's unconfirmed transactions; events that were dropped leave gaps in the
+        numbering.
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
@@ -140,7 +141,7 @@ class WalletStore(Views):
     def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.
 
-        Returns None if the run's `RunStarted` event was dropped, and before the first event.
+        Returns None if the run's `RunStarted` event has been dropped, or if there is no event yet.
 
         Args:
             sequence: Number of the event.
@@ -154,10 +155,10 @@ class WalletStore(Views):
             return run_id_of(run_of(self._db, self._path, self._log(), sequence), self._path)
 
     def bip37_parameters(self) -> Bip37Parameters | None:
-        """Return the parameters of the wallet's BIP-37 filter, or None before the first filter.
+        """Return the parameters of the wallet's BIP-37 filter, or None if there has been no filter yet.
 
-        They make the filter the same at every start. `decoy_key` is a secret of the wallet. Raises StoreCorruptError if
-        the database is damaged.
+        Thanks to them, the filter is the same at every start. `decoy_key` is a secret of the wallet. Raises
+        StoreCorruptError if the database is damaged.
         """
         with self._moment():
             raw = self._meta("filter")
@@ -187,7 +188,7 @@ class WalletStore(Views):
 
 
 def run_id_of(started: StoredEvent | None, path: Path) -> bytes | None:
-    """Return the id of a run, given its first event; None without one. Raises StoreCorruptError."""
+    """Return the id of a run, given its first event; None if there is no such event. Raises StoreCorruptError."""
     if started is None:
         return None
     (event,) = decoded([started], path)

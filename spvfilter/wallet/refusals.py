@@ -1,4 +1,4 @@
-"""Check the user's calls to broadcast or abandon a transaction before the books record them."""
+"""Checks of the user's calls to broadcast or abandon a transaction, before the books record them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spvfilter.wallet.books import Books
 
 
 def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] | None = None) -> None:
-    """Check that a block may contain a transaction of this wallet, as far as the books know.
+    """Check that, as far as the books know, a block may contain a transaction of this wallet.
 
     Raises:
         ParameterError: No block can contain it, its outputs exceed its inputs, or the user abandoned an ancestor.
@@ -28,7 +28,7 @@ def refusal(findings: Iterable[CheckFinding], *, is_forced: bool) -> ParameterEr
 
     Args:
         findings: Findings of a check.
-        is_forced: True to ignore findings that peers will refuse the transaction.
+        is_forced: True to ignore findings which say that peers will refuse the transaction.
     """
     weights = (CheckWeight.INVALID,) if is_forced else (CheckWeight.INVALID, CheckWeight.REFUSED)
     grave = [finding for finding in findings if finding.weight in weights]

@@ -1,4 +1,4 @@
-"""Reports: events about unconfirmed matches, and the matches that count and were reported."""
+"""Reports: events about unconfirmed matches, and which matches count and have been reported."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class Reports:
         self._hits = hits
         self._changes = changes
         self._counted: dict[bytes, dict[Identity, Hit]] = {}
-        """Unconfirmed matches that count and were reported, by txid."""
+        """Unconfirmed matches that count and have been reported, by txid."""
 
     def load(self, hit: Hit) -> None:
         """Load an unconfirmed match from the database."""
         self._counted.setdefault(hit.txid, {})[identity(hit)] = hit
 
     def counted(self, txid: bytes) -> Mapping[Identity, Hit]:
-        """The unconfirmed matches of a transaction that count and were reported."""
+        """Return those of a transaction's unconfirmed matches that count and have been reported."""
         return self._counted.get(txid, NO_HITS)
 
     def is_uncounted(self, txid: bytes) -> bool:
-        """True if no match of a transaction was reported as unconfirmed since its last withdrawal."""
+        """True if no match of this transaction has been reported as unconfirmed since its last withdrawal."""
         return txid not in self._counted
 
     def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
-        """The match of a hit. `at` is its place in a block."""
+        """Return the match for a hit. `at` is its place in a block; None if it is unconfirmed."""
         block, height, sure, time = (None,) * 4 if at is None else at[1:]
         return self._watch.matches((hit,), block_hash=block, height=height, time=time, completeness=sure)[0]
 
     def confirm(self, mark: Identity) -> bool:
-        """Record that a block contains a match. Returns True if it was reported as unconfirmed before."""
+        """Record that a block contains a match. Returns True if the match had been reported as unconfirmed."""
         counted = self._counted.get(mark.txid, {})
         return counted.pop(mark, None) is not None
 
@@ -67,14 +67,14 @@ class Reports:
         disconnected: Mapping[Identity, StoredMatch] | None,
         removed: Reason = Reason.SIZELIMIT,
     ) -> Iterator[WalletEvent]:
-        """Yield events for the changes to the unconfirmed matches of a transaction since the last report."""
+        """Yield events for the changes to a transaction's unconfirmed matches since the last report."""
         counted = self._counted.get(txid, NO_HITS)
         counts = verdict is not None and self._facts.is_without_block(txid) and verdict.counts
         wanted = self._hits.of(txid) if counts else NO_HITS
         if not counted and not wanted:
             self._counted.pop(txid, None)
             return
-        if counted.keys() == wanted.keys():  # mostly: the whole component is judged for one transaction
+        if counted.keys() == wanted.keys():  # the usual case, because the whole component is judged for one transaction
             self._counted[txid] = dict(wanted)
             self._watch.windows.see(wanted.values())
             return
@@ -104,11 +104,11 @@ class Reports:
         self._watch.windows.see(wanted.values())
 
     def renumber(self, change: Renumbering, left: Mapping[bytes, Mapping[Identity, Hit]]) -> list[MatchWithdrawn]:
-        """Withdraw the reported matches that no entry matches any longer, and write the others under their entry.
+        """Withdraw the reported matches that no longer match any entry, and write the others with their entry.
 
         Args:
             change: The removal of entries.
-            left: The remaining matches of each unconfirmed transaction, under their new entries.
+            left: The remaining matches of each unconfirmed transaction, with their new entries.
         """
         gone = list[Hit]()
         for txid, hits in left.items():
@@ -123,5 +123,5 @@ class Reports:
         return self.withdrawn(gone)
 
     def withdrawn(self, hits: Iterable[Hit]) -> list[MatchWithdrawn]:
-        """The events for unconfirmed matches of removed entries."""
+        """Return events that withdraw unconfirmed matches because their entries were removed."""
         return [MatchWithdrawn(match, Reason.REMOVED) for match in self._watch.matches(hits)]

@@ -1,4 +1,4 @@
-"""Convert transactions between the books' records and rows of the database."""
+"""Conversion of transactions between the books' records and the database's rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.txgraph import Anchor, DropReason, LatestDrop, Signatures, TxRecord
 
 ROW_STATUS = {
-    Status.CONFIRMED: TxStatus.PENDING,  # through a child: no block is known that contains the transaction itself
+    Status.CONFIRMED: TxStatus.PENDING,  # through a child: no block is known to contain the transaction itself
     Status.CANONICAL: TxStatus.PENDING,
     Status.REPLACED: TxStatus.REPLACED,
     Status.CONFLICTED: TxStatus.CONFLICTED,
@@ -17,7 +17,7 @@ ROW_STATUS = {
     Status.EXPIRED: TxStatus.EXPIRED,
     Status.WAITING: TxStatus.WAITING,
 }
-"""Database status of a transaction that is not in the best chain, by its verdict."""
+"""Status in the database of a transaction that is not in the best chain, by the status of its verdict."""
 _STATUS = {row: status for status, row in ROW_STATUS.items()} | {TxStatus.CONFIRMED: Status.CONFIRMED}
 
 
@@ -54,15 +54,15 @@ def row_of(
     *,
     is_listed: bool,
 ) -> StoredTx:
-    """Return the whole row of a transaction.
+    """Return a transaction's complete row.
 
     Args:
-        record: The facts.
+        record: The facts about the transaction.
         status: The status that follows from them.
         conflicts_with: Txid of the transaction that replaced it or conflicts with it.
         anchor: The block of the best chain that contains it.
         hits: Its matches, if no block contains it.
-        is_listed: True if the history shows it: it matches and there is evidence, or this wallet broadcast it.
+        is_listed: True if the history shows it, because this wallet broadcast it or it matches and has evidence.
     """
     return StoredTx(
         record.raw,

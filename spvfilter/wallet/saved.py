@@ -1,4 +1,4 @@
-"""The initial state of a wallet's books, and counts of the transactions that peers filtered."""
+"""The state with which a wallet's books start, and counts of the transactions that peers filtered."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class SavedBooks:
     matches: Sequence[StoredMatch] = ()
     """All matches that count toward the balance."""
     transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)
-    """All transactions that are not in a block, and those in recent blocks, by txid."""
+    """All transactions that are in no block or in a recent one, by txid."""
     cursor: int = -1
     """Height up to which blocks have been searched."""
     searched: int = -1
-    """Highest height up to which blocks were searched before the cursor moved back."""
+    """Greatest height up to which blocks had been searched before the cursor moved back."""
     blocks: Searched = field(default_factory=Searched)
-    """Blocks that were searched for each entry."""
+    """The blocks that have been searched for each entry."""
     ids: Sequence[int] = ()
-    """Row ids of the entries, by number."""
+    """Row ids of the entries, indexed by the entry's number."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Filtered:
     """Number of transactions that matched the filter but not the watch list."""
 
     def note(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
-        """Count the transactions of a searched block with these hits."""
+        """Count the transactions in a searched block, given its hits."""
         if block.raw is None:
             self.txs += block.total
             self.false_positives += len(block.txs) - len({hit.position for hit in hits})

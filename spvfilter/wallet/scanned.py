@@ -1,4 +1,4 @@
-"""Results of a block search, as input for the books: searched blocks, and the transactions that peers sent."""
+"""The results of a block search, as input for the books: searched blocks, and the transactions that peers sent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class FoundTx(NamedTuple):
     """A transaction that a peer's filter matched, with its position in the block."""
 
     position: int
-    """Position in the block, from 0."""
+    """Position in the block, counted from 0."""
     raw: bytes
-    """Bytes of the transaction."""
+    """The serialized transaction."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class ScannedBlock:
     total: int = 0
     """Number of transactions in the block, if a peer searched it with a filter."""
     time: int | None = None
-    """Time in its header (Unix time). Needed if the block contains matches."""
+    """Time in the block's header (Unix time). It is needed if the block contains matches."""
     branches: Mapping[int, bytes] | None = None
     """Merkle branches of transactions by position, if the search of the block has computed them."""
 
@@ -55,9 +55,9 @@ class ScannedBlock:
         return dict(zip(positions, block_txs(self.raw, positions), strict=True)) if positions else {}
 
     def hits(self, table: WatchTable) -> list[Hit]:
-        """The hits in the block.
+        """Return the hits in the block.
 
-        The table learns the outputs of each transaction immediately, because a later transaction may spend them.
+        `table` learns the outputs of each transaction immediately, because a later transaction may spend them.
         """
         if self.raw is not None:
             return table.scan_block(self.raw)
@@ -69,7 +69,7 @@ class ScannedBlock:
         return hits
 
     def inputs(self) -> Iterator[tuple[FoundTx, list[bytes]]]:
-        """Each known transaction of the block, with the outpoints that it spends."""
+        """Yield each known transaction in the block, with the outpoints that it spends."""
         if self.raw is None:
             yield from ((tx, list(Transaction.parse(tx.raw).inputs)) for tx in self.txs)
             return
@@ -82,9 +82,9 @@ class ScannedBlock:
 
 
 def branches_of(raw: bytes, positions: Iterable[int]) -> dict[int, bytes]:
-    """Return the merkle branches of the transactions at these positions of a serialized block.
+    """Return the merkle branches of the transactions at these positions in a serialized block.
 
-    This takes about three milliseconds for a large block, and ten for all its transactions.
+    This takes about three milliseconds for a large block, and ten if all its transactions are requested.
     """
     wanted = list(positions)
     return dict(zip(wanted, merkle_branches(block_txids(raw), wanted), strict=True)) if wanted else {}

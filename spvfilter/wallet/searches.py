@@ -1,4 +1,4 @@
-"""Searches: the cursor of the search, and the blocks that were searched for each entry."""
+"""Searches: the search's cursor, and the blocks that have been searched for each entry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spvfilter.wallet.saved import SavedBooks
 
 
 class Searches:
-    """The cursor of the search, and the blocks that were searched for each entry of the watch list."""
+    """The search's cursor, and the blocks that have been searched for each entry of the watch list."""
 
     def __init__(self, changes: Changes, saved: SavedBooks) -> None:
         self.cursor: int = saved.cursor
@@ -18,19 +18,19 @@ class Searches:
         self.searched: int = saved.searched
         """Height up to which blocks had been searched before the cursor moved back for new entries."""
         self.blocks: Searched = saved.blocks
-        """Blocks that were searched for each entry."""
+        """The blocks that have been searched for each entry."""
         self._changes = changes
 
     @property
     def first_height(self) -> int:
-        """Height to record for a transaction that the wallet first sees now."""
+        """Height to record for a transaction that the wallet sees for the first time."""
         return max(self.searched, 0)
 
     def begin_at(self, height: int | None, wanted: tuple[int | None, int | None] | None = None) -> None:
         """Begin the wallet's search at a height.
 
         Args:
-            height: The height. None if it is not known yet.
+            height: The height; None if it is not known yet.
             wanted: A height and a birthday. The search begins at the lower of the two.
         """
         self.blocks.start, self.blocks.wanted = height, wanted
@@ -58,7 +58,7 @@ class Searches:
         self.search_again(height)
 
     def doubt(self, height: int) -> None:
-        """Search again, from a height on, all blocks that were searched for any entry."""
+        """Search again all blocks at and above a height that have been searched for any entry."""
         lowest = self.blocks.lowest
         first = self.cursor + 1 if lowest is None else min(lowest, self.cursor + 1)
         self.rewind(max(height, first) - 1)
@@ -76,7 +76,7 @@ class Searches:
         return first
 
     def keep_entries(self, ids: Sequence[int]) -> None:
-        """Forget all entries but those with these row ids."""
+        """Forget all entries except those with these row ids."""
         self.blocks.keep_entries(ids)
         self._changes.put_searched(self.blocks)
 

@@ -28,7 +28,7 @@ class Anchor(NamedTuple):
 
 
 class BestChain:
-    """The blocks of the best chain that records refer to, by height. It contains an anchor if it contains its block."""
+    """The blocks of the best chain that records refer to, by height. It contains the anchors in these blocks."""
 
     def __init__(self) -> None:
         self._hashes: dict[int, bytes] = {}
@@ -75,13 +75,13 @@ class LatestDrop(NamedTuple):
     reason: DropReason
     """Why the wallet dropped it."""
     number: int
-    """Number of the drop. Broadcasts and observations with a higher number came later."""
+    """Number of the drop. Broadcasts and observations with a higher number happened later."""
 
 
 class TxRecord(NamedTuple):
     """The facts about one transaction. No field depends on another transaction.
 
-    Observations, broadcasts and drops of all transactions are numbered by one counter, from 1.
+    A single counter, which starts at 1, numbers the observations, broadcasts and drops of all transactions.
     """
 
     txid: bytes
@@ -95,9 +95,9 @@ class TxRecord(NamedTuple):
     wtxid: bytes
     """Witness txid of `raw`, 32 bytes in wire order."""
     fault: str | None
-    """Why no block may contain this transaction after its coinbase, judging by `raw` alone; None if a block may."""
+    """Why no block may contain it after the coinbase, judging by `raw` alone; None if a block may."""
     anchors: frozenset[Anchor] = frozenset()
-    """The searched blocks that contain it, including stale ones: a disconnected block stays here."""
+    """The searched blocks that contain it, including stale blocks, since a disconnected block stays here."""
     first_seen: int | None = None
     """When it was first observed unconfirmed (Unix time); None if it was first seen in a block."""
     first_height: int = 0
@@ -111,11 +111,11 @@ class TxRecord(NamedTuple):
     dropped: LatestDrop | None = None
     """Its latest drop; None if it was not dropped, or if a block has contained it since."""
     signatures: Signatures = Signatures.UNKNOWN
-    """Whether the signatures for coins of the wallet were verified."""
+    """Whether its signatures for the wallet's coins were verified."""
     counts_since: int | None = None
-    """Number of the observation or block that was enough evidence for it to count, or None. It is never reset."""
+    """Number of the observation or block that provided enough evidence for it to count, or None; never reset."""
     announced_by: tuple[str, ...] = ()
-    """Network groups that announced it before it counted; empty once a block has contained it."""
+    """Network groups that announced it before it counted; empty once it has been in a block."""
     was_requested: bool = False
     """True if a peer requested or announced it after this wallet broadcast it."""
 
@@ -127,13 +127,13 @@ class TxRecord(NamedTuple):
         return cls(tx.txid, raw, inputs, len(tx.span.outputs), tx.wtxid, why_impossible(tx))
 
     def announced(self, groups: Iterable[str]) -> Self:
-        """The record after network groups announced the transaction. Once it counts, this changes nothing."""
+        """Return the record as it is after these network groups announced it. Once it counts, this changes nothing."""
         if self.has_evidence:
             return self
         return self._replace(announced_by=tuple(dict.fromkeys((*self.announced_by, *groups)))[:MANY])
 
     def with_witness(self, raw: bytes) -> Self:
-        """The record of the same transaction with the witness from `raw`."""
+        """Return the record of the same transaction with the witness from `raw`."""
         return self if raw == self.raw else self._replace(raw=raw, wtxid=Transaction.parse(raw).wtxid)
 
     @property
@@ -148,7 +148,7 @@ class TxRecord(NamedTuple):
 
     @property
     def active_drop(self) -> DropReason | None:
-        """Why it was dropped; None if it was not, or was revived later."""
+        """Why it was dropped; None if it was not dropped, or has been revived since."""
         if self.dropped is None or (self.broadcast_seq or 0) > self.dropped.number:
             return None
         is_revived = self.last_seen > self.dropped.number and self.dropped.reason is not DropReason.ABANDONED
@@ -156,11 +156,11 @@ class TxRecord(NamedTuple):
 
     @property
     def is_renewed(self) -> bool:
-        """True if it was observed more than once, or if a block that contained it is stale."""
+        """True if it was observed more than once, or if a block that contains it has become stale."""
         return self.first_seen is not None and self.expires_at > self.first_seen + MEMPOOL_EXPIRY_S
 
     def renewed(self, now: int) -> Self:
-        """The record with an expiry counted from `now` (Unix time)."""
+        """Return the record with an expiry time counted from `now` (Unix time)."""
         first = now if self.first_seen is None else self.first_seen
         return self._replace(first_seen=first, expires_at=max(now, first + 1) + MEMPOOL_EXPIRY_S)
 
@@ -169,7 +169,7 @@ class TxRecord(NamedTuple):
         return any(anchor in best_chain for anchor in self.anchors)
 
     def anchor_in(self, best_chain: Container[Anchor]) -> Anchor | None:
-        """Its block in the best chain, the lower one if there are two (BIP-30). None if no block contains it."""
+        """Return its block in the best chain, the lower if there are two (BIP-30); None if no block contains it."""
         return min((anchor for anchor in self.anchors if anchor in best_chain), default=None)
 
 
@@ -184,17 +184,17 @@ class Component(NamedTuple):
     border: dict[bytes, bytes]
     """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it.
 
-    An output that a confirmed transaction does not have counts as spent by that transaction."""
+    If a confirmed transaction lacks the output that an outpoint names, the outpoint counts as spent by it."""
 
 
 def creator(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bytes | None:
-    """The txid of the record whose output an outpoint names, or None."""
+    """Return the txid of the record whose output an outpoint refers to; None if there is no such record."""
     record = records.get(outpoint[:HASH_SIZE])
     return None if record is None else record.txid
 
 
 def is_missing(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bool:
-    """True if the transaction that an outpoint names is known and does not have this output."""
+    """True if the transaction that this outpoint refers to is known and does not have such an output."""
     record = records.get(outpoint[:HASH_SIZE])
     return record is not None and int.from_bytes(outpoint[HASH_SIZE:], "little") >= record.outputs
 
@@ -208,9 +208,9 @@ class TxGraph:
     def __init__(self) -> None:
         self._records: dict[bytes, TxRecord] = {}
         self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
-        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that records spend
+        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that are spent
         self.walked: int = 0
-        """Number of records and inputs in all components that were computed or searched: a measure of work."""
+        """Number of records and inputs in all components that have been computed or searched, as a measure of work."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -222,38 +222,38 @@ class TxGraph:
         return iter(self._records.values())
 
     def get(self, txid: bytes) -> TxRecord | None:
-        """The record of a transaction, or None."""
+        """Return the record of a transaction, or None."""
         return self._records.get(txid)
 
     def spenders(self, outpoint: bytes) -> tuple[bytes, ...]:
-        """The txids of the transactions that spend an outpoint."""
+        """Return the txids of the transactions that spend an outpoint."""
         return self._spenders.get(outpoint, ())
 
     def spent_outputs(self, txid: bytes) -> list[bytes]:
-        """The outpoints of a transaction that records spend."""
+        """Return those outpoints of a transaction that records spend."""
         return list(self._spent.get(txid, ()))
 
     def children(self, txid: bytes) -> list[bytes]:
-        """The txids of the records that spend from a transaction, even outputs that it does not have."""
+        """Return the txids of the records that spend from a transaction, even outputs that it does not have."""
         spent = self._spent.get(txid, ())
         return list(dict.fromkeys(child for outpoint in spent for child in self._spenders[outpoint]))
 
     def descendants(self, txid: bytes) -> list[bytes]:
-        """A transaction and the records that spend from it, directly or indirectly, parents first."""
+        """Return a txid and those of the records that spend from it, directly or indirectly, parents first."""
         found = dict.fromkeys([txid])
-        for each in (waiting := [txid]):  # grows while it is walked
+        for each in (waiting := [txid]):  # the list grows during the loop
             fresh = [child for child in self.children(each) if child not in found]
             found |= dict.fromkeys(fresh)
             waiting += fresh
         return list(found)
 
     def ancestors(self, record: TxRecord, is_end: Callable[[TxRecord], bool] | None = None) -> list[TxRecord]:
-        """The records from which a transaction spends, directly or indirectly.
+        """Return the records from which a transaction spends, directly or indirectly.
 
         The search does not go beyond an ancestor for which `is_end` returns True.
         """
         found = dict[bytes, TxRecord]()
-        for each in (waiting := [record]):  # grows while it is walked
+        for each in (waiting := [record]):  # the list grows during the loop
             for outpoint in each.inputs:
                 parent = creator(outpoint, self._records)
                 if parent is not None and parent not in found:
@@ -263,7 +263,7 @@ class TxGraph:
         return list(found.values())
 
     def neighbours(self, record: TxRecord) -> set[bytes]:
-        """The txids of the transaction's parents, of its children, and of its conflicts."""
+        """Return the txids of a transaction's parents, children and conflicts."""
         found = {each for outpoint in record.inputs for each in self.spenders(outpoint)}
         found |= {parent for outpoint in record.inputs if (parent := creator(outpoint, self._records)) is not None}
         found.update(self.children(record.txid))
@@ -271,7 +271,7 @@ class TxGraph:
         return found
 
     def is_missing(self, outpoint: bytes, best_chain: Container[Anchor]) -> bool:
-        """True if the transaction that an outpoint names is confirmed and does not have this output."""
+        """True if the transaction that this outpoint refers to is confirmed and does not have such an output."""
         parent = self._records.get(outpoint[:HASH_SIZE])
         return parent is not None and is_missing(outpoint, self._records) and parent.is_anchored(best_chain)
 
@@ -301,7 +301,7 @@ class TxGraph:
                 del self._spent[parent]
 
     def component(self, txid: bytes, best_chain: Container[Anchor]) -> Component:
-        """The component that contains a transaction. Work is linear in the inputs of the records found.
+        """Return the component that contains a transaction. The work is linear in the inputs of the records found.
 
         If the transaction is confirmed, the result contains the components of all related unconfirmed transactions,
         which can change when the transaction is confirmed or its block is disconnected.
@@ -311,7 +311,7 @@ class TxGraph:
         while waiting:
             record = self._records.get(waiting.pop())
             if record is None:
-                continue  # the transaction asked for
+                continue  # the given transaction is not known
             self.walked += 1 + len(record.inputs)
             if not record.is_anchored(best_chain):
                 found.records[record.txid] = record
@@ -323,7 +323,7 @@ class TxGraph:
                     spenders = self._spenders[outpoint]
                     confirmed = [each for each in spenders if self._records[each].is_anchored(best_chain)]
                     parent = creator(outpoint, self._records)
-                    if confirmed:  # one, except in an invalid chain
+                    if confirmed:  # exactly one, except in an invalid chain
                         found.border[outpoint] = min(confirmed)
                     elif parent is not None and self.is_missing(outpoint, best_chain):
                         found.border[outpoint] = parent
@@ -335,20 +335,20 @@ class TxGraph:
     def nearby(
         self, record: TxRecord, best_chain: Container[Anchor], number: int, size: int, links: int
     ) -> tuple[list[TxRecord], bool]:
-        """Other records in the component that an unconfirmed record belongs to, or would belong to.
+        """Return the other records in the component to which an unconfirmed record belongs, or would belong.
 
         Args:
             record: The record.
             best_chain: The best chain, which contains some of the records' anchors.
             number: The search ends once it has found more records than this number.
-            size: It ends once their total size exceeds this many bytes.
-            links: It ends once more outpoints than this link them.
+            size: The search also ends once their total size exceeds this many bytes.
+            links: The search also ends once more than this many outpoints link them.
 
         Returns:
-            The records, and True if there are no others.
+            The records, and a bool that is True if there are no others.
         """
         found, met, walked, walked_size = [record], {record.txid}, set[bytes](), 0
-        for each in found:  # grows while it is walked
+        for each in found:  # the list grows during the loop
             if len(found) > number or walked_size > size or len(walked) > links:
                 return found[1:], False
             walked_size += len(each.raw)
@@ -365,7 +365,7 @@ class TxGraph:
         return found[1:], True
 
     def components(self, best_chain: Container[Anchor]) -> Iterator[Component]:
-        """Every component of unconfirmed records, each once."""
+        """Yield every component of unconfirmed records once."""
         done = set[bytes]()
         for txid, record in self._records.items():
             if txid not in done and not record.is_anchored(best_chain):
@@ -374,7 +374,7 @@ class TxGraph:
                 yield component
 
     def links(self, record: TxRecord) -> list[bytes]:
-        """The outpoints that connect a record to others, or would: its inputs and its spent outputs."""
+        """Return the outpoints that connect a record to others, or would connect it: inputs and spent outputs."""
         records, spenders, alone = self._records, self._spenders, (record.txid,)
         inputs = [
             outpoint

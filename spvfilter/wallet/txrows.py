@@ -21,7 +21,7 @@ class TxRows:
         self._changes = changes
 
     def write(self, txid: bytes) -> None:
-        """Write the complete row of a transaction."""
+        """Write a transaction's complete row."""
         facts, judgement = self._facts, self._judgement
         judgement.note_own(txid)
         record, verdict, status = facts.record(txid), judgement.verdict(txid), judgement.status(txid)
@@ -34,6 +34,6 @@ class TxRows:
         self._changes.put_tx(txid, row)
 
     def write_all(self, txids: Iterable[bytes]) -> None:
-        """Write the complete rows of transactions."""
+        """Write the complete rows of these transactions."""
         for txid in txids:
             self.write(txid)
