@@ -14,7 +14,7 @@ from spvfilter.network import MAINNET, NETWORKS, Network
 MAX_SILENT_LENGTH = 1_023
 """Largest length of a silent payment address in characters (BIP-352 § Address encoding)."""
 _KEYS_SIZE = 66  # bytes: two compressed public keys
-_FORBIDDEN_VERSION = 31  # reserved for a change that older wallets cannot read (BIP-352 § Address encoding)
+_FORBIDDEN_VERSION = 31  # reserved for a change that older wallets cannot understand (BIP-352 § Address encoding)
 
 
 def silent_prefix(network: Network) -> str:
@@ -24,23 +24,23 @@ def silent_prefix(network: Network) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SilentAddress:
-    """A silent payment address: two public keys, from which each sender derives outputs that nobody can link to it."""
+    """A silent payment address: two public keys from which each sender derives outputs that nobody can link to it."""
 
     scan_pubkey: bytes
     """Compressed public key whose private key finds the payments, 33 bytes."""
     spend_pubkey: bytes
     """Compressed public key whose private key spends them, 33 bytes. A label is already added to it."""
     network: Network = MAINNET
-    """Network of the address. It is written the same way on all test networks."""
+    """Network of the address. All test networks write addresses in the same way."""
     version: int = 0
-    """Version of the address, 0 to 30. Later versions may append data, which is left out here."""
+    """Version of the address, 0 to 30. Later versions may append data, which is not stored here."""
 
     @classmethod
     def parse(cls, text: str, network: Network = MAINNET) -> Self:
         """Decode an address.
 
         Raises:
-            AddressError: The text is not a silent payment address, or has version 31.
+            AddressError: The string is not a silent payment address, or has version 31.
             WrongNetworkError: The address belongs to mainnet and `network` is a test network, or the reverse.
             TypeError: `text` is not a str.
         """
@@ -48,7 +48,7 @@ class SilentAddress:
             raise TypeError(f"an address must be a str, not {type(text).__name__}")
         hrp, values, encoding = bech32_decode(text, limit=MAX_SILENT_LENGTH)
         if hrp not in ("sp", "tsp") or encoding is not Bech32Encoding.BECH32M or not values:
-            raise AddressError("not a silent payment address: expected a bech32m text that starts with sp1 or tsp1")
+            raise AddressError("not a silent payment address: expected a bech32m string that starts with sp1 or tsp1")
         if hrp != silent_prefix(network):
             owners = tuple(known.name for known in NETWORKS if silent_prefix(known) == hrp)
             raise WrongNetworkError(
@@ -58,14 +58,16 @@ class SilentAddress:
             )
         version = values[0]
         if version >= _FORBIDDEN_VERSION:
-            raise AddressError(f"a silent payment address of version {version}: ask for one of version 0 to 30")
+            raise AddressError(
+                f"unsupported silent payment address version {version}: ask for an address of version 0 to 30"
+            )
         try:
             payload = from_5_bits(values[1:])
         except FormatError as error:
-            raise AddressError(f"a malformed silent payment address: {error.message}") from None
+            raise AddressError(f"malformed silent payment address: {error.message}") from None
         if len(payload) < _KEYS_SIZE or (version == 0 and len(payload) != _KEYS_SIZE):
             raise AddressError(
-                f"a silent payment address of version {version} with {len(payload)} bytes, expected {_KEYS_SIZE}"
+                f"a version {version} silent payment address needs {_KEYS_SIZE} bytes, not {len(payload)}"
             )
         scan, spend = payload[:33], payload[33:_KEYS_SIZE]
         if not (is_pubkey(scan) and is_pubkey(spend)):

@@ -1,4 +1,4 @@
-"""The curve arithmetic of silent payments, done by libsecp256k1 from btclib-secp256k1 (the `silent` extra)."""
+"""The curve arithmetic for silent payments, done by libsecp256k1 from btclib-secp256k1 (the `silent` extra)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse_xonly(raw: bytes) -> Point | None:
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the compressed public key of a 32-byte private key. Raises ParameterError if that is out of range."""
+    """Return the compressed public key of a 32-byte private key. Raises ParameterError if it is out of range."""
     try:
         return bytes(library().keys.pubkey_from_prvkey(private))
     except ValueError:
@@ -48,7 +48,7 @@ def public_key(private: bytes) -> bytes:
 
 
 def shared_point(tweak: bytes, scan_key: bytes) -> bytes | None:
-    """Multiply a compressed key by a private key in constant time. Returns None if the former is not on the curve."""
+    """Multiply a compressed key by a private key in constant time. Returns None if the key is not on the curve."""
     from btclib_secp256k1 import ecdh
 
     try:
@@ -82,7 +82,7 @@ def private_sum(first: bytes, second: bytes) -> bytes | None:
 
 
 def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
-    """Return the x-only key of an internal key plus a tweak (BIP-341), or None if either is out of range."""
+    """Return the x-only key that results from adding a tweak to an internal key (BIP-341), or None if out of range."""
     key = parse_xonly(internal)
     try:
         return None if key is None else library().xonly.parse(library().xonly.tweak_add(internal, tweak)[0])
@@ -91,7 +91,7 @@ def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
 
 
 def summary_of(outpoint: bytes, taproot_keys: list[Point], keys: list[Point]) -> Point | None:
-    """Sum the keys of a transaction's inputs. Returns None if there are none or the sum is the point at infinity."""
+    """Add the keys of a transaction's inputs. Returns None if there are none or the sum is the point at infinity."""
     try:
         return library().silentpayments._prevouts_summary_(outpoint, taproot_keys, keys)
     except ValueError:
@@ -99,7 +99,7 @@ def summary_of(outpoint: bytes, taproot_keys: list[Point], keys: list[Point]) ->
 
 
 class LabelTable:
-    """The labels of one scan key, sorted for libsecp256k1's lookup. It is filled once and then only read."""
+    """The labels of one scan key, sorted for libsecp256k1's lookup. The table is filled once and then only read."""
 
     def __init__(self, scan_key: bytes, numbers: Iterable[int]) -> None:
         ours = library().silentpayments
@@ -113,9 +113,9 @@ class LabelTable:
         self._fill({label: (0, number, self.tweaks[number]) for label, number in self.numbers.items()})
 
     def _fill(self, rows: dict[bytes, tuple[int, int | None, bytes]]) -> None:
-        """Fill the table with labels, each with the number of its owner, its own number and its tweak."""
+        """Fill the table. Each label has the number of its owner, its own number, and its tweak."""
         self.owners: dict[bytes, tuple[int, int | None]] = {label: row[:2] for label, row in rows.items()}
-        """Numbers of the spend key (0 unless keys are joined) and of each label, by the label's 33 bytes."""
+        """Number of the spend key (0 unless keys are joined) and number of the label, by the label's 33 bytes."""
         self.memory: Any = library().ffi.NULL
         """The table, or NULL if there are no labels."""
         if rows:
@@ -146,7 +146,7 @@ class LabelTable:
 
 
 def scan(scan_key: bytes, summary: Point, spend_pubkey: Point, outputs: list[Point], labels: LabelTable) -> list[Any]:
-    """Return the outputs that libsecp256k1 finds, in order: at most 2,323 (BIP-352 K_max)."""
+    """Return the outputs that libsecp256k1 finds, in order, at most 2,323 of them (BIP-352 K_max)."""
     package = library()
     ffi, lib = package.ffi, package.lib
     found = ffi.new("secp256k1_silentpayments_found_output[]", len(outputs))

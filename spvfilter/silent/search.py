@@ -21,7 +21,7 @@ class Payment(NamedTuple):
     """An output that pays an address with one of the scan keys."""
 
     scanner: int
-    """Index of the scanner that found it, from 0."""
+    """Index of the scanner that found the output, counted from 0."""
     output: SilentOutput
     """The output."""
 
@@ -33,7 +33,7 @@ class Judged:
     candidates: int = 0
     """Number of transactions that can pay a silent payment address."""
     unjudged: int = 0
-    """Number of candidates in which a payment may be missed, because not all spent scripts are known."""
+    """Number of candidates in which a payment may have been missed, because not all spent scripts are known."""
     payments: list[Payment] = field(default_factory=list)
     """The payments that were found, in the order of the block."""
 

@@ -30,7 +30,7 @@ def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) ->
 
 
 def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[Payment]:
-    """Search a block by the tweaks of its transactions, in any order. Raises FormatError as `first_scripts` does."""
+    """Search a block, given the tweaks of its transactions in any order. Raises FormatError as `first_scripts` does."""
     outputs = [_taproot_keys(raw, span.outputs) for span in walk_block(raw)]
     holders: dict[bytes, list[int]] = {}
     for at, keys in enumerate(outputs):
@@ -59,7 +59,7 @@ def _shared(scanner: SilentScanner, tweak: bytes) -> bytes:
 
 
 def _taproot_keys(raw: bytes, outputs: Iterable[tuple[int, int, int]]) -> dict[bytes, list[int]]:
-    """Return the x-only keys of a transaction's taproot outputs, with the indexes of the outputs."""
+    """Return the indexes of a transaction's taproot outputs, by their x-only keys."""
     keys: dict[bytes, list[int]] = {}
     for index, (_, start, end) in enumerate(outputs):
         if end - start == _P2TR_SIZE and raw.startswith(_P2TR, start):
