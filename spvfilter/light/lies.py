@@ -40,7 +40,7 @@ class Lie(StrEnum):
     FALSE_FILTER = "a compact filter that its header does not commit to"
     """The hash of the filter does not match the filter header."""
     FALSE_FILTER_HEADER = "a filter header that commits to a false filter"
-    """The filter header is not the known one, or its block shows that the filter is false."""
+    """The filter header differs from the known one, or its block shows that the filter is false."""
     CONTRADICTION = "filter headers that contradict its earlier ones"
     """The peer sent filter headers that differ from its earlier ones for the same blocks."""
     MALFORMED = "a message that cannot be read"

@@ -244,7 +244,7 @@ class RunLog:
             return
         # the text of another error may name an entry of the watch list
         reason = f": {_escaped(str(error))}" if isinstance(error, StoreError | PeerError) else ""
-        self._info("ended by an error: %s%s", type(error).__name__, reason)
+        self._info("ended with an error: %s%s", type(error).__name__, reason)
 
     # Peers
 

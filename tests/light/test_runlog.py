@@ -238,7 +238,7 @@ def test_a_user_agent_is_escaped(virtual: Logged, caplog: pytest.LogCaptureFixtu
 def test_an_end_by_an_error_names_it(error: Exception, said: str, caplog: pytest.LogCaptureFixture) -> None:
     log, client = log_of("wallet.db", caplog)
     log.end(error)
-    assert lines(caplog) == [f"ended by an error: {said}"]
+    assert lines(caplog) == [f"ended with an error: {said}"]
     client.store.close()
 
 

@@ -213,7 +213,7 @@ async def test_labels_are_revealed_up_to_twenty(tmp_path: Path) -> None:
             await run.synced(world)
             for number in range(1, 21):
                 assert await run.client.reveal_address() == str(WALLET.address(number))
-            with pytest.raises(ParameterError, match="at most 20 labels by the tweaks of a server, not 21"):
+            with pytest.raises(ParameterError, match="a client can look for at most 20 labels, not 21"):
                 await run.client.reveal_address()
             raw = world.send(WALLET.address(20))
             world.regtest.mine()
@@ -221,7 +221,7 @@ async def test_labels_are_revealed_up_to_twenty(tmp_path: Path) -> None:
             assert await found(run) == {output_of(raw, 0): 20}
         more = watching()
         more.add_sp_label(77)
-        with pytest.raises(ParameterError, match="at most 20 labels by the tweaks of a server, not 21"):
+        with pytest.raises(ParameterError, match="a client can look for at most 20 labels, not 21"):
             async with following(world, node, TweakServer(world), tmp_path / "other.db", _with_labels(21)):
                 pass
         with pytest.raises(ParameterError, match="not 21"):

@@ -169,9 +169,9 @@ class Coverage:
         self.undecided, self.is_changed = undecided, True
 
     def add_filter_dispute(self, address: str, compared: int, stated: int) -> None:
-        """Record that a peer gave a different filter header than ours at height `stated`.
+        """Record that a peer gave a filter header that differs from ours at height `stated`.
 
-        Its filters were compared with ours up to height `compared`.
+        The peer's filters have been compared with ours up to height `compared`.
         """
         before = self.filter_disputes.get(address)  # It keeps its place, or else two peers would alternate forever.
         while before is None and len(self.filter_disputes) >= MAX_FILTER_DISPUTES:

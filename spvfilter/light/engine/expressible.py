@@ -38,7 +38,7 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: 
 def too_many(labels: int) -> str:
     """Return the error message for more labels than a client can search for by tweaks."""
     return (
-        f"a client finds at most {MOST_LABELS} labels by the tweaks of a server, not {labels:,}: name your node with "
+        f"with a tweak server, a client can look for at most {MOST_LABELS} labels, not {labels:,}: name your node with "
         "--node instead (in Python: spent_source)"
     )
 

@@ -358,7 +358,7 @@ class FilterHeaders:
                 first <= height < first + len(headers) // 32
                 and headers[32 * (height - first) : 32 * (height - first) + 32] != known
             ):
-                raise LieError(f"filter header {height} is not the known one", cause=Lie.FALSE_FILTER_HEADER)
+                raise LieError(f"filter header {height} differs from the known one", cause=Lie.FALSE_FILTER_HEADER)
 
     # Hearing
 

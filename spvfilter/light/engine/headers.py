@@ -100,7 +100,7 @@ class PeerHeaders:
         return -1 if height is None else height
 
     def is_behind(self, peer: Peer) -> bool:
-        """True if the known chain of a peer has less work than the best chain, or than the network's minimum."""
+        """True if a peer's known chain has less work than the best chain, or less than the network's minimum."""
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
             return True  # headers that are ahead of our clock may be the best chain

@@ -603,7 +603,7 @@ class PeerPool:
         """Return the error that names a refused demand and its consequence."""
         match demand:
             case Demand.RELAY if self._mode is not Mode.BIP37:
-                advice = "for 10 minutes, the client does not ask it for any, so it shows payments only in blocks"
+                advice = "for 10 minutes, the client does not ask it for any, so it reveals payments only in blocks"
             case Demand.BLOCKS if self._mode is not Mode.BIP37:
                 advice = "for 10 minutes, the client asks it only for other blocks"
             case Demand.MEMPOOL:

@@ -175,7 +175,10 @@ class PrivateBroadcast:
         if len(self._handovers) >= MAX_AT_ONCE:
             return f"{MAX_AT_ONCE} private transactions are already being sent: try again later"
         if self._new_peer(()) is None:
-            return "every known address is already connected: name more peers than max_peers, or discover some"
+            return (
+                "the client is already connected to every known address: name more peers than max_peers, or discover"
+                " some"
+            )
         return None
 
     def _new_peer(self, tried: Collection[str]) -> str | None:
@@ -276,7 +279,8 @@ class PrivateBroadcast:
             private.until = self._context.now.monotonic + self._context.random.uniform(*REBROADCAST_S)
             error = UselessPeerError(
                 f"no new peer accepted the transaction ({len(tried)} tried), so no peer has it."
-                " The wallet keeps it and tries again in 10 to 15 minutes; to spend its coins otherwise, abandon it"
+                " The wallet keeps it and tries again in 10 to 15 minutes; to spend its coins in a different"
+                " transaction, abandon it"
             )
             self._broadcaster.answer(own, error)
 

@@ -185,7 +185,7 @@ class StatusReports:
     def awaits_others(self) -> bool:
         """Return True if a peer may still answer with its headers.
 
-        They have `PeerTimeouts.stall_s` to do so after a new tip, a corrected clock, or the return of peers.
+        Peers have `PeerTimeouts.stall_s` to do so after a new tip, a corrected clock, or the return of peers.
         """
         now, chain = self._context.now.monotonic, self._context.chain
         if chain.tip_hash != self._tip:

@@ -260,7 +260,7 @@ def test_privacy_errors_state_the_reason(tmp_path: Path) -> None:
         txid = send(world, is_private=True)
         world.pass_time(5)
         assert isinstance(answer(world, txid), PrivacyError)
-        assert "every known address is already connected" in str(answer(world, txid))
+        assert "already connected to every known address" in str(answer(world, txid))
         assert status(world, txid) is None
         public = send(world)
         world.pass_time(30)
