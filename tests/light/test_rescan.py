@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import date
@@ -13,23 +12,19 @@ import pytest
 
 from spvfilter.errors import ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import Event, Mode
-from spvfilter.network import REGTEST
+from spvfilter.light.events import Mode
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet.events import MatchWithdrawn
 from spvfilter.wallet.reader import WalletStore
-from spvfilter.watch.watchlist import WatchList
 from support.engineparts import written
 from support.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
-from support.regtests import mined
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 ABOVE = 900_000
-LOCK = p2wpkh(b"\x02" + bytes(31) + b"\x07")
 
 
 async def found(run: Run) -> set[Place]:
@@ -370,42 +365,3 @@ async def test_a_run_without_a_database_repeats_the_requested_start() -> None:
         async with client:
             run = Run(client)
             assert (await run.synced(world)).confirmed() == world.scan()
-
-
-async def test_double_spends_that_pay_foreign_scripts_are_found(tmp_path: Path) -> None:
-    """Mode bip37 finds one while it runs, and a rescan finds one from before the run."""
-    path, regtest = tmp_path / "w.db", mined(110)
-
-    def client(node: Node) -> LightClient:
-        watch = WatchList(REGTEST)
-        watch.add_script(LOCK.script_pubkey)
-        return LightClient(watch, peers=[f"{node.host}:{node.port}"], store=path, mode=Mode.BIP37)
-
-    async def withdrawn(events: AsyncIterator[Event]) -> MatchWithdrawn:
-        async for event in events:
-            if isinstance(event, MatchWithdrawn):
-                return event
-        raise AssertionError("the client ended")
-
-    async with Node(regtest) as node:
-        async with client(node) as wallet:
-            await wallet.wait_synced()
-            events = wallet.events()
-            for is_running in (True, False):
-                paid = regtest.pay(LOCK.pays(50_000))
-                async for event in events:
-                    if isinstance(event, MatchFound):
-                        break
-                if is_running:
-                    regtest.double_spend(paid, in_block=True)
-                    assert (await withdrawn(events)).reason is Reason.CONFLICT
-        regtest.double_spend(paid, in_block=True)
-        regtest.mine(6)
-        async with client(node) as wallet:
-            await wallet.wait_synced()
-            assert (await wallet.balance()).pending_in == 50_000
-            events = wallet.events()
-            await wallet.rescan()
-            assert (await withdrawn(events)).by == regtest.chain.txs(regtest.chain.active[112])[1].txid
-            await wallet.wait_synced()
-            assert (await wallet.balance()).pending_in == 0
