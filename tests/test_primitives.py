@@ -374,9 +374,9 @@ class TestScriptPushes:
     def test_pushes_come_in_order(self, script: str, pushes: list[str]) -> None:
         assert [push.hex() for push in script_pushes(bytes.fromhex(script))] == pushes
 
-    @pytest.mark.parametrize("opcode", [0x00, *range(0x4F, 0x100)], ids=hex)
-    def test_an_opcode_without_data_pushes_nothing(self, opcode: int) -> None:
-        assert list(script_pushes(bytes((opcode, 1, 0xAA, opcode)))) == [b"\xaa"]
+    def test_an_opcode_without_data_pushes_nothing(self) -> None:
+        for opcode in (0x00, *range(0x4F, 0x100)):
+            assert list(script_pushes(bytes((opcode, 1, 0xAA, opcode)))) == [b"\xaa"], hex(opcode)
 
     @pytest.mark.parametrize("empty", ["4c00", "4d0000", "4e00000000"])
     def test_empty_push_is_no_push(self, empty: str) -> None:

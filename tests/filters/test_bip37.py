@@ -271,11 +271,12 @@ def test_truncation_at_every_byte_raises() -> None:
                 Bip37Filter.parse(raw[:end])
 
 
-@pytest.mark.parametrize("flags", range(256))
-def test_unknown_flags_are_ignored_but_serialized(flags: int) -> None:
-    found = Bip37Filter.parse(payload(b"\x00\x01", 3, 9, flags))
-    assert found.flags == flags & 3
-    assert bytes(found) == bytes(found.copy()) == payload(b"\x00\x01", 3, 9, flags)
+def test_unknown_flags_are_ignored_but_serialized() -> None:
+    for flags in range(256):
+        raw = payload(b"\x00\x01", 3, 9, flags)
+        found = Bip37Filter.parse(raw)
+        assert found.flags == flags & 3, flags
+        assert bytes(found) == bytes(found.copy()) == raw, flags
 
 
 @pytest.mark.parametrize(("field", "hash_funcs"), [(b"", 0), (b"", 5), (b"\x00\x00", 0)])

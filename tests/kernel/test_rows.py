@@ -55,9 +55,10 @@ def test_mark_is_the_hash_of_all_columns(kernel: Any, table: str, row: tuple[obj
 
 
 @kernels
-@pytest.mark.parametrize("size", range(110, 290))
-def test_rows_of_every_length_have_their_hash(kernel: Any, size: int) -> None:
-    assert kernel().row_mark("watch", (b"\x51" * size, size)) == hashed("watch", (b"\x51" * size, size))
+def test_rows_of_every_length_have_their_hash(kernel: Any) -> None:
+    for size in range(110, 290):
+        row = (b"\x51" * size, size)
+        assert kernel().row_mark("watch", row) == hashed("watch", row), size
 
 
 @kernels

@@ -380,9 +380,9 @@ async def test_an_endless_response_has_a_time_limit(core: CoreNode, way: str, mo
         await asyncio.Event().wait()
         return None
 
-    async with opened(core, way, limits=RpcLimits(answer_s=0.5)) as node:
+    async with opened(core, way, limits=RpcLimits(answer_s=0.1)) as node:
         core.faults.append(lambda request: slow(request) if request.about(BLOCK[way]) else None)
-        with pytest.raises(NodeUnreachableError, match=r"no answer within 0.5 s"):
+        with pytest.raises(NodeUnreachableError, match=r"no answer within 0.1 s"):
             await node.block(core.hashes[3])
     assert asked.is_set()
 
