@@ -119,7 +119,7 @@ def advice() -> str | None:
 
 
 def _warn(complaint: str) -> None:
-    """Warn once, in the name of the program's own line that imported the package."""
+    """Warn once, and attribute the warning to the line of the program that imported the package."""
     level, frame = 1, sys._getframe().f_back
     while frame is not None:
         file = frame.f_code.co_filename
@@ -137,7 +137,7 @@ def _warn(complaint: str) -> None:
 
 
 def _is_worker() -> bool:
-    """True if `multiprocessing` started this process. Its parent process has warned already."""
+    """True if `multiprocessing` started this process. Its parent process has already warned."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.current_process().name != "MainProcess"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-NO_HEIGHT = -1  # In place of the height of a block: it is not known.
-HEX = ":hex"  # Suffix of a column's name: the column has its bytes as text in hex.
+NO_HEIGHT = -1  # Stands for a block height that is not known.
+HEX = ":hex"  # Suffix of a column's name that asks for its bytes as hex text.
 
-# The types of scripts in Bitcoin Core's words (script/solver.cpp GetTxnOutputType), by their number in a column.
+# Bitcoin Core's names of the script types (script/solver.cpp GetTxnOutputType), indexed by their number in a column.
 SCRIPT_TYPES = (
     *("nonstandard", "pubkey", "pubkeyhash", "scripthash", "multisig", "witness_v0_keyhash"),
     *("witness_v0_scripthash", "witness_v1_taproot", "anchor", "nulldata", "witness_unknown"),
@@ -19,7 +19,7 @@ class Layout(StrEnum):
     """The layout of a column's values, as in Arrow's columnar format. Numbers are little endian."""
 
     INT8 = "int8"
-    """Integers of 1 byte: numbers of script types."""
+    """1-byte integers: numbers of script types."""
     INT32 = "int32"
     """4-byte integers."""
     INT64 = "int64"
@@ -44,7 +44,7 @@ class ColumnBuffers(NamedTuple):
     validity: bytes | None
     """One bit for each row, lowest bit first: 1 if the row has a value, or None if all rows have one."""
     offsets: bytes | None
-    """Offsets of the values in `data`, int32: one more than rows, or None unless the layout is BINARY or TEXT."""
+    """Offsets of the values in `data` as int32 (one more than rows), or None unless the layout is BINARY or TEXT."""
     data: bytes
     """The values. A row without a value contains zero or nothing here."""
 
@@ -124,7 +124,7 @@ BLOCK_TABLES: dict[str, dict[str, Layout]] = {
         "op_return_protocol": Layout.TEXT,
     },
 }
-"""The layout of each column, by the names of its table and the column. The kernel calls a column TABLE.COLUMN."""
+"""The layout of each column, keyed by the names of its table and the column. The kernel calls a column TABLE.COLUMN."""
 
 ITEMS: dict[str, Layout] = {
     "kind": Layout.TEXT,
@@ -154,4 +154,4 @@ or the lowest of several.
 """
 
 TABLES: dict[str, dict[str, Layout]] = BLOCK_TABLES | {"items": ITEMS}
-"""The layout of each column that the kernel makes, by the names of its table and the column."""
+"""The layout of each column that the kernel makes, keyed by the names of its table and the column."""

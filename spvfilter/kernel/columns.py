@@ -32,7 +32,7 @@ VALUES = 2  # A buffer whose items are keys of the type that `add` takes.
 ARRAY = 3  # The result of __arrow_c_array__: a tuple of two capsules.
 STREAM = 4  # The result of __arrow_c_stream__: a capsule.
 
-_AT_ONCE = 1 << 14  # Objects of an array that are converted to a list at once (our choice).
+_AT_ONCE = 1 << 14  # Number of objects that are converted to a list in one step (our choice).
 _BUFFERED = "biufcSU?V"  # Kinds of NumPy's types that have buffers. The kernel decides which of them can be keys.
 
 
@@ -108,7 +108,7 @@ def is_missing(key: object) -> bool:
 def batch_of(keys: Any, skip: bool) -> BatchPieces | None:
     """Return the pieces of a batch, or None for a plain buffer or iterable.
 
-    Raises TypeError for a table of several columns, for an array that cannot contain keys and, unless `skip` is True,
+    Raises TypeError for a table with several columns, for an array that cannot contain keys and, unless `skip` is True,
     for nulls that the kernel would not see.
     """
     rooms = _packages_of(keys)
@@ -200,7 +200,7 @@ def _of_pandas(pandas: Any, keys: Any, skip: bool) -> BatchPieces:
 
 
 def _is_arrow(pandas: Any, dtype: Any) -> bool:
-    """Return True if pandas keeps a column in Arrow's memory."""
+    """Return True if pandas stores a column in Arrow's memory."""
     arrow: ModuleType | None = getattr(pandas, "ArrowDtype", None)
     return (arrow is not None and isinstance(dtype, arrow)) or (  # type: ignore[arg-type]  # ArrowDtype is a class
         isinstance(dtype, pandas.StringDtype) and dtype.storage == "pyarrow"

@@ -36,7 +36,7 @@ class Protocol(NamedTuple):
     in_coinbase: bool
     """True if only outputs of a coinbase count."""
     source: str
-    """The specification that gives the mark."""
+    """The specification that defines the mark."""
 
 
 PROTOCOLS = (

@@ -12,8 +12,8 @@ COUNTER_BITS = (4, 8, 16)  # Sizes of the counters of a counting filter.
 MAX_PREFIX = 64  # Largest size of a data prefix in bytes (our choice).
 SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS = 256, 8  # Parquet's filters: bits of a block, and bits of a key in a block.
 MAX_SLICES = 64  # Slices of a scalable filter (our choice): each is at least as large as the one before.
-NO_ENTRY = -1  # In place of the number of an entry: there is none.
-NO_VALUE = -1  # In place of a value or fee in satoshi: it is not known.
+NO_ENTRY = -1  # Stands for the number of an entry if there is none.
+NO_VALUE = -1  # Stands for a value or fee in satoshi that is not known.
 
 
 @public
@@ -104,7 +104,7 @@ class Encoding(IntEnum):
     UINT32 = 5
     """Keys of type int from 0 to 2^32 - 1, as 4 bytes little endian."""
     CALLABLE = 255
-    """Any keys, encoded by a function of the user."""
+    """Any keys, encoded by a custom function."""
 
 
 NUMBERS = (Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32)  # Encodings of int keys.
@@ -123,11 +123,11 @@ class EntryKind(IntEnum):
     OUTPOINT = 3
     """Matches the input that spends this outpoint (36 bytes), which the user added."""
     DATA_PREFIX = 4
-    """Matches OP_RETURN outputs whose first push begins with these bytes (1 to 64). The table learns no such output."""
+    """Matches OP_RETURN outputs whose first push begins with these bytes (1 to 64). The table does not learn them."""
     SCRIPT_TYPE = 5
     """Matches outputs of this type (one byte, a ScriptType) and, with undo records, their spends.
 
-    The table learns no such output.
+    The table does not learn such outputs.
     """
 
 
@@ -139,7 +139,7 @@ class ScriptType(IntEnum):
     """The type of a scriptPubKey (Core script/solver.cpp, Solver)."""
 
     NONSTANDARD = 0
-    """No other type."""
+    """None of the types below."""
     P2PK = 1
     """Pay to public key."""
     P2PKH = 2
@@ -176,7 +176,7 @@ class WatchedCoin(NamedTuple):
 
 @public
 class Hit(NamedTuple):
-    """An output or an input that matches an entry of a watch table. It has no label and no address."""
+    """An output or an input that matches an entry of a watch table. It contains no label and no address."""
 
     spend: bool
     """True for an input, False for an output."""
@@ -214,7 +214,7 @@ class SpentCoin(NamedTuple):
 
 @public
 class SilentCandidate(NamedTuple):
-    """The keys of its inputs that a transaction reveals, and its taproot outputs (BIP-352).
+    """The input keys that a transaction reveals, and its taproot outputs (BIP-352).
 
     The x-only keys and the compressed keys may be off the curve. A caller that parses them must leave those out.
     """
@@ -241,7 +241,7 @@ class Flaw(StrEnum):
     NO_TRANSACTIONS = "no transactions"
     """The block has no transactions."""
     TOO_MANY_TRANSACTIONS = "too many transactions for a block"
-    """The block has more transactions than fit into a block."""
+    """The proof claims more transactions than a block can contain."""
     TOO_MANY_HASHES = "more hashes than transactions"
     """The proof contains more hashes than the block has transactions."""
     TOO_FEW_BITS = "fewer flag bits than hashes"

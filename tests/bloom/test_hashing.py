@@ -221,10 +221,10 @@ def test_a_siphash_key_is_random_and_hidden() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FastHash(-1), "seed is not a u32: -1"),
-        (lambda: FastHash(2**32), "seed is not a u32: 4294967296"),
-        (lambda: FastHash(1.0), "seed is not a u32: 1.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
-        (lambda: Bip37Hash(2**32), "tweak is not a u32: 4294967296"),
+        (lambda: FastHash(-1), "seed must be a whole number from 0 to 2^32 - 1, not -1"),
+        (lambda: FastHash(2**32), "seed must be a whole number from 0 to 2^32 - 1, not 4294967296"),
+        (lambda: FastHash(1.0), "seed must be a whole number from 0 to 2^32 - 1, not 1.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        (lambda: Bip37Hash(2**32), "tweak must be a whole number from 0 to 2^32 - 1, not 4294967296"),
         (lambda: SipHash(b"short"), "a SipHash key must be 16 bytes long"),
         # of a wrong type, and refused
         (lambda: SipHash("0123456789abcdef"), "a SipHash key must be 16 bytes long"),  # type: ignore[arg-type]

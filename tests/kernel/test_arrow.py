@@ -388,27 +388,42 @@ def named(index: int, **changes: Any) -> Producer:
 HUGE = 1 << 62
 UNKEPT = {"dictionary": ctypes.pointer(texts().schema)}  # a schema has it, but no array
 MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
-    "length": (lambda: texts(-1), "length of a column, key 0: -1 from 0"),
-    "offset": (lambda: texts(offset=-5), "length of a column, key 0: 2 from -5"),
-    "huge length": (lambda: texts(HUGE), f"length of a column, key 0: {HUGE} from 0"),
-    "huge offset": (lambda: texts(offset=HUGE), f"length of a column, key 0: 2 from {HUGE}"),
-    "large": (lambda: texts((1 << 57) + 1), f"length of a column, key 0: {(1 << 57) + 1} rows of 4 bytes"),
-    "null_count": (lambda: texts(null_count=-2), "null_count of a column, key 0: -2 of 2"),
-    "too many nulls": (lambda: texts(null_count=3), "null_count of a column, key 0: 3 of 2"),
-    "no validity": (lambda: texts(null_count=1), "null_count of a column, key 0: 1 without a validity buffer"),
+    "length": (lambda: texts(-1), "length of a column, key 0: -1 rows at offset 0 are out of range"),
+    "offset": (lambda: texts(offset=-5), "length of a column, key 0: 2 rows at offset -5 are out of range"),
+    "huge length": (lambda: texts(HUGE), f"length of a column, key 0: {HUGE} rows at offset 0 are out of range"),
+    "huge offset": (lambda: texts(offset=HUGE), f"length of a column, key 0: 2 rows at offset {HUGE} are out of range"),
+    "large": (lambda: texts((1 << 57) + 1), f"length of a column, key 0: {(1 << 57) + 1} rows of 4 bytes are too many"),
+    "null_count": (lambda: texts(null_count=-2), "null_count of a column, key 0: must be from -1 to 2, not -2"),
+    "too many nulls": (lambda: texts(null_count=3), "null_count of a column, key 0: must be from -1 to 2, not 3"),
+    "no validity": (
+        lambda: texts(null_count=1),
+        "null_count of a column, key 0: must be at most 0 without a validity buffer, not 1",
+    ),
     "children": (lambda: texts(n_children=1), "children of a column, key 0: expected none, got 1"),
     "two buffers": (lambda: texts(n_buffers=2), "buffers of a column, key 0: expected 3, got 2"),
     "negative buffers": (lambda: texts(n_buffers=-1), "buffers of a column, key 0: expected 3, got -1"),
     "no buffers": (lambda: texts(without_buffers=True), "buffers of a column, key 0: they are missing"),
     "no offsets": (lambda: texts(ends=None), "offsets of a column, key 0: the buffer is missing"),
     "no data": (lambda: texts(data=None), "data of a column, key 0: the buffer is missing"),
-    "negative start": (lambda: texts(ends=integers(-1, 1, 2)), "offsets of a column, key 0: from -1 to 1 of 2"),
-    "decreasing": (lambda: texts(3, integers(0, 2, 1, 2)), "offsets of a column, key 1: from 2 to 1 of 2"),
-    "beyond the end": (lambda: texts(ends=integers(0, 9, 2)), "offsets of a column, key 0: from 0 to 9 of 2"),
-    "negative end": (lambda: texts(ends=integers(0, 1, -2)), "offsets of a column, key 0: the last one is -2"),
+    "negative start": (
+        lambda: texts(ends=integers(-1, 1, 2)),
+        "offsets of a column, key 0: bytes -1 to 1 are not a range within 0 to 2",
+    ),
+    "decreasing": (
+        lambda: texts(3, integers(0, 2, 1, 2)),
+        "offsets of a column, key 1: bytes 2 to 1 are not a range within 0 to 2",
+    ),
+    "beyond the end": (
+        lambda: texts(ends=integers(0, 9, 2)),
+        "offsets of a column, key 0: bytes 0 to 9 are not a range within 0 to 2",
+    ),
+    "negative end": (
+        lambda: texts(ends=integers(0, 1, -2)),
+        "offsets of a column, key 0: the last one must not be negative, but is -2",
+    ),
     "large offsets": (
         lambda: Producer(b"U", 2, [None, integers(0, 1 << 40, 2, width=8), b"ab"]),
-        f"offsets of a column, key 0: from 0 to {1 << 40} of 2",
+        f"offsets of a column, key 0: bytes 0 to {1 << 40} are not a range within 0 to 2",
     ),
     "utf-8": (lambda: texts(ends=integers(0, 1, 2), data=b"a\xff"), "text of a column, key 1: it is not valid UTF-8"),
     "cut": (lambda: texts(ends=integers(0, 1, 2), data="é".encode()), "text of a column, key 0: it is not valid UTF-8"),
@@ -418,8 +433,11 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
         lambda: texts(1, integers(0, 4), b"\xf4\x90\x80\x80"),
         "text of a column, key 0: it is not valid UTF-8",
     ),
-    "released": (lambda: texts(release=None), "array of a column, key 0: it was released"),
-    "schema released": (lambda: texts(schema_changes={"release": None}), "schema of a column, key 0: it was released"),
+    "released": (lambda: texts(release=None), "array of a column, key 0: it has already been released"),
+    "schema released": (
+        lambda: texts(schema_changes={"release": None}),
+        "schema of a column, key 0: it has already been released",
+    ),
     "no format": (lambda: texts(schema_changes={"format": None}), "schema of a column, key 0: it has no format"),
     "unasked dictionary": (lambda: named(0, schema_changes={"dictionary": None}), "not of integers"),
     "its type has none": (
@@ -440,42 +458,64 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     ),
     "values released": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(release=None)),
-        "array of a column, key 0: it was released",
+        "array of a column, key 0: it has already been released",
     ),
     "values malformed": (
         lambda: Producer(b"c", 1, [None, b"\1"], dictionary=texts(ends=integers(0, 2, 1))),
-        "offsets of a column, key 0: from 2 to 1 of 1",
+        "offsets of a column, key 0: bytes 2 to 1 are not a range within 0 to 1",
     ),
     "dictionary of dictionaries": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=named(0)),
         "not of Arrow's type 'c'",
     ),
-    "index": (lambda: named(2), "dictionary of a column, key 0: value 2 of 2"),
-    "negative index": (lambda: named(-1), "dictionary of a column, key 0: value -1 of 2"),
+    "index": (lambda: named(2), "dictionary of a column, key 0: number 2 is outside the dictionary, whose length is 2"),
+    "negative index": (
+        lambda: named(-1),
+        "dictionary of a column, key 0: number -1 is outside the dictionary, whose length is 2",
+    ),
     "largest index": (
         lambda: Producer(b"L", 1, [None, b"\xff" * 8], dictionary=texts()),
-        f"dictionary of a column, key 0: value {2**64 - 1} of 2",
+        f"dictionary of a column, key 0: number {2**64 - 1} is outside the dictionary, whose length is 2",
     ),
-    "view size": (lambda: views(view(b"a", size=-1)), "view of a column, key 0: a size of -1"),
-    "view block": (lambda: views(view(b"a"), view(LONG, 1)), "view of a column, key 1: buffer 1 of 1"),
-    "view negative block": (lambda: views(view(LONG, -1)), "view of a column, key 0: buffer -1 of 1"),
-    "view beyond": (lambda: views(view(LONG, 0, 1)), "view of a column, key 0: from 1 to 27 of 26"),
+    "view size": (
+        lambda: views(view(b"a", size=-1)),
+        "view of a column, key 0: its size must not be negative, but is -1",
+    ),
+    "view block": (
+        lambda: views(view(b"a"), view(LONG, 1)),
+        "view of a column, key 1: buffer 1 does not exist: the number of data buffers is 1",
+    ),
+    "view negative block": (
+        lambda: views(view(LONG, -1)),
+        "view of a column, key 0: buffer -1 does not exist: the number of data buffers is 1",
+    ),
+    "view beyond": (
+        lambda: views(view(LONG, 0, 1)),
+        "view of a column, key 0: bytes 1 to 27 are outside buffer 0, which is 26 bytes long",
+    ),
     "view overflow": (
         lambda: views(view(LONG, 0, 2**31 - 1)),
-        f"view of a column, key 0: from {2**31 - 1} to {2**31 + 25} of 26",
+        f"view of a column, key 0: bytes {2**31 - 1} to {2**31 + 25} are outside buffer 0, which is 26 bytes long",
     ),
-    "view before": (lambda: views(view(LONG, 0, -1)), "view of a column, key 0: from -1 to 25 of 26"),
+    "view before": (
+        lambda: views(view(LONG, 0, -1)),
+        "view of a column, key 0: bytes -1 to 25 are outside buffer 0, which is 26 bytes long",
+    ),
     "view prefix": (
         lambda: views(view(b"A" + LONG[1:])),
-        "view of a column, key 0: its prefix is not that of the text",
+        "view of a column, key 0: its prefix does not match the value",
     ),
     "view no block": (
         lambda: views(view(LONG), blocks=(None,), sizes=integers(26, width=8)),
-        "view of a column, key 0: from 0 to 26 of 26",
+        "view of a column, key 0: buffer 0 is missing",
+    ),
+    "view beyond no block": (
+        lambda: views(view(LONG, 0, 1), blocks=(None,), sizes=integers(26, width=8)),
+        "view of a column, key 0: bytes 1 to 27 are outside buffer 0, which is 26 bytes long",
     ),
     "view sizes": (
         lambda: views(view(b"a"), sizes=integers(-1, width=8)),
-        "sizes of a column, key 0: -1 bytes of buffer 0",
+        "sizes of a column, key 0: the size of buffer 0 must not be negative, but is -1",
     ),
     "view no sizes": (
         lambda: Producer(b"vu", 1, [None, view(b"a"), LONG, None]),
@@ -488,7 +528,7 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     ),
     "table released": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], release=None),
-        "array of a column, key 0: it was released",
+        "array of a column, key 0: it has already been released",
     ),
     "table of none": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], n_children=0),
@@ -496,16 +536,19 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     ),
     "table longer": (
         lambda: Producer(b"+s", 3, [None], children=[texts()]),
-        "length of a column, key 0: 2 where 3 are needed",
+        "length of a column, key 0: expected at least 3, got 2",
     ),
     "table further": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], offset=1),
-        "length of a column, key 0: 2 where 3 are needed",
+        "length of a column, key 0: expected at least 3, got 2",
     ),
-    "table length": (lambda: Producer(b"+s", -1, [None], children=[texts()]), "length of a column, key 0: -1 from 0"),
+    "table length": (
+        lambda: Producer(b"+s", -1, [None], children=[texts()]),
+        "length of a column, key 0: -1 rows at offset 0 are out of range",
+    ),
     "table huge": (
         lambda: Producer(b"+s", (1 << 63) - 1, [None], children=[texts()], offset=(1 << 63) - 1),
-        f"length of a column, key 0: {(1 << 63) - 1} from {(1 << 63) - 1}",
+        f"length of a column, key 0: {(1 << 63) - 1} rows at offset {(1 << 63) - 1} are out of range",
     ),
     "table nulls": (
         lambda: Producer(b"+s", 2, [b"\0"], children=[texts()], null_count=2),
@@ -573,7 +616,7 @@ def test_capsules_with_other_names_are_refused_and_unchanged(kernel: Kernel) -> 
             made(kernel).update(Given(given))
     assert (producer.released, producer.schemas_released) == (0, 0)
     assert made(kernel).update(Given((schema, array))) == 2
-    with pytest.raises(ColumnError, match="it was released"):
+    with pytest.raises(ColumnError, match="it has already been released"):
         made(kernel).update(Given((schema, array)))
     assert (producer.released, producer.schemas_released) == (1, 1)
 
@@ -581,7 +624,7 @@ def test_capsules_with_other_names_are_refused_and_unchanged(kernel: Kernel) -> 
 def test_a_stream_can_be_used_once(kernel: Kernel) -> None:
     stream = Streamed(texts(), [texts()])
     assert made(kernel).update(stream) == 2
-    with pytest.raises(ColumnError, match="stream of a column, key 0: it was released, or is incomplete"):
+    with pytest.raises(ColumnError, match="stream of a column, key 0: it has already been released, or is incomplete"):
         made(kernel).update(stream)
     assert stream.released == 1
 

@@ -66,7 +66,7 @@ def test_parent_that_is_no_key_is_refused(kernel: Kernel, parent: bytes) -> None
 @BOTH
 @pytest.mark.parametrize("size", [1, 31, 33, 65])
 def test_truncated_tweak_is_refused(kernel: Kernel, size: int) -> None:
-    with pytest.raises(ParameterError, match=f"32 bytes long each, not {size} bytes together"):
+    with pytest.raises(ParameterError, match=f"the tweaks must be a multiple of 32 bytes long, not {size}"):
         kernel.child_keys(G, bytes(size))
 
 

@@ -108,12 +108,12 @@ def bad(change: dict[int, Any], column: Column = TEXTS) -> list[Any]:
 @pytest.mark.parametrize(
     ("layouts", "columns", "kind", "message"),
     [
-        ([], [NUMBERS], ParameterError, "1 names and 0 layouts for 1 columns"),
-        (["int32"], [], ParameterError, "1 names and 1 layouts for 0 columns"),
+        ([], [NUMBERS], ParameterError, "the numbers of names (1), layouts (0) and columns (1) must be equal"),
+        (["int32"], [], ParameterError, "the numbers of names (1), layouts (1) and columns (0) must be equal"),
         (["float64"], [NUMBERS], ParameterError, "cannot write lines of the layout float64"),
         ([b"int32"], [NUMBERS], TypeError, "a layout must be a str, not bytes"),
         (["int32"], [b""], TypeError, "a column must be a tuple of four items, not bytes"),
-        (["int32"], bad({0: -1}), ParameterError, "not a number of rows: -1"),
+        (["int32"], bad({0: -1}), ParameterError, "a number of rows must be from 0 to 2^31 - 1, not -1"),
         (["int64"], [NUMBERS], ParameterError, "column 0 does not have 3 rows"),
         (["hash"], [NUMBERS], ParameterError, "column 0 does not have 3 rows"),
         (["text"], [NUMBERS], ParameterError, "column 0 does not have 3 rows"),
@@ -138,7 +138,7 @@ def test_columns_have_the_same_number_of_rows(kernel: Any) -> None:
         ParameterError,
         "column 1 does not have 3 rows",
     )
-    assert outcome(kernel().column_lines, 2, [], [], []) == (ParameterError, "a form must be 0 or 1: 2")
+    assert outcome(kernel().column_lines, 2, [], [], []) == (ParameterError, "a form must be 0 or 1, not 2")
     assert outcome(kernel().column_lines, CSV, [5], [], []) == (
         TypeError,
         "the name of a column must be a str, not int",

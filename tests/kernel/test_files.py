@@ -100,13 +100,37 @@ def test_unreadable_descriptors_raise_os_errors(kernel: Callable[[], Kernel]) ->
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a key of 8 bytes": ({"key": bytes(7)}, ParameterError, "a key must be 8 bytes long or empty, not 7"),
-    "no descriptor": ({"descriptor": -1}, ParameterError, "not a file descriptor: -1"),
-    "a descriptor beyond int": ({"descriptor": 1 << 31}, ParameterError, "not a file descriptor: 2147483648"),
-    "an offset before the file": ({"offset": -1}, ParameterError, "not an offset in a file: -1"),
-    "an offset beyond all files": ({"offset": sys.maxsize}, ParameterError, f"not an offset in a file: {sys.maxsize}"),
-    "more than a block": ({"size": MAX_BLOCK_SIZE + 1}, ParameterError, "not the size of a block: 4000001"),
-    "a size below nothing": ({"size": -1}, ParameterError, "not the size of a block: -1"),
-    "a text for an offset": ({"offset": "1"}, TypeError, "not an offset in a file: expected an int, not str"),
+    "no descriptor": ({"descriptor": -1}, ParameterError, "a file descriptor must be from 0 to 2^31 - 1, not -1"),
+    "a descriptor beyond int": (
+        {"descriptor": 1 << 31},
+        ParameterError,
+        "a file descriptor must be from 0 to 2^31 - 1, not 2147483648",
+    ),
+    "an offset before the file": (
+        {"offset": -1},
+        ParameterError,
+        "an offset in a file must be from 0 to sys.maxsize minus the largest size, not -1",
+    ),
+    "an offset beyond all files": (
+        {"offset": sys.maxsize},
+        ParameterError,
+        f"an offset in a file must be from 0 to sys.maxsize minus the largest size, not {sys.maxsize}",
+    ),
+    "more than a block": (
+        {"size": MAX_BLOCK_SIZE + 1},
+        ParameterError,
+        "the size of a block must be from 0 to 4000000 bytes, not 4000001",
+    ),
+    "a size below nothing": (
+        {"size": -1},
+        ParameterError,
+        "the size of a block must be from 0 to 4000000 bytes, not -1",
+    ),
+    "a text for an offset": (
+        {"offset": "1"},
+        TypeError,
+        "an offset in a file must be from 0 to sys.maxsize minus the largest size: expected an int, not str",
+    ),
     "a text for a key": ({"key": "12345678"}, TypeError, "expected a bytes-like object, not str"),
 }
 

@@ -87,15 +87,15 @@ def test_hashes_that_are_not_distinct_only_fail_the_seed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((b"", 12, 0, 4, 1, bytearray(12)), "a fingerprint must be 8, 16 or 32 bits long: 12"),
-        ((b"", 64, 0, 4, 1, bytearray(12)), "a fingerprint must be 8, 16 or 32 bits long: 64"),
-        ((b"", 8, 1 << 32, 4, 1, bytearray(12)), "seed is not a u32: 4294967296"),
-        ((b"", 8, 0, 3, 1, bytearray(9)), "the cells of a segment must be a power of two: 3"),
-        ((b"", 8, 0, 1 << 19, 1, bytearray(12)), "a segment must have from 1 to 2^18 cells: 524288"),
-        ((b"", 8, 0, 0, 1, bytearray(12)), "a segment must have from 1 to 2^18 cells: 0"),
-        ((b"", 8, 0, 1 << 18, 1 << 14, bytearray(12)), "a table must have fewer than 2^32 cells: 4295491584"),
+        ((b"", 12, 0, 4, 1, bytearray(12)), "a fingerprint must be 8, 16 or 32 bits long, not 12"),
+        ((b"", 64, 0, 4, 1, bytearray(12)), "a fingerprint must be 8, 16 or 32 bits long, not 64"),
+        ((b"", 8, 1 << 32, 4, 1, bytearray(12)), "seed must be from 0 to 2^32 - 1, not 4294967296"),
+        ((b"", 8, 0, 3, 1, bytearray(9)), "the number of cells in a segment must be a power of two, not 3"),
+        ((b"", 8, 0, 1 << 19, 1, bytearray(12)), "a segment must have 1 to 2^18 cells, not 524288"),
+        ((b"", 8, 0, 0, 1, bytearray(12)), "a segment must have 1 to 2^18 cells, not 0"),
+        ((b"", 8, 0, 1 << 18, 1 << 14, bytearray(12)), "a table must have fewer than 2^32 cells, not 4295491584"),
         ((b"", 8, 0, 4, 1, bytearray(13)), "expected a buffer of 12 bytes, not 13"),
-        ((b"1234567", 8, 0, 4, 1, bytearray(12)), "hashes must be 8 bytes long each, not 7 bytes in all"),
+        ((b"1234567", 8, 0, 4, 1, bytearray(12)), "hashes must be a multiple of 8 bytes long, not 7"),
     ],
 )
 def test_both_kernels_refuse_the_same_shapes(arguments: tuple[Any, ...], message: str) -> None:

@@ -233,15 +233,15 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a negative lateness": (
         lambda twin: judge(twin, b"", [1], late_by=-1),
-        "a difference of times must be from 0 to 2^32: -1",
+        "a difference of times must be from 0 to 2^32, not -1",
     ),
     "a long version": (
         lambda twin: judge(twin, b"", [1], least_version=1 << 31),
-        "a version must be a signed 32-bit number: 2147483648",
+        "a version must be a signed 32-bit number, not 2147483648",
     ),
     "a late time": (
         lambda twin: judge(twin, b"", [1], latest=(1 << 32) + 1),
-        "the latest time must be from -1 to 2^32: 4294967297",
+        "the latest time must be from -1 to 2^32, not 4294967297",
     ),
     "an index of nothing": (
         lambda twin: twin.index_headers(b"", bytes(32)),
@@ -255,11 +255,11 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "a short hash": (lambda twin: twin.find_header([], bytes(31)), "a hash must be 32 bytes long, not 31"),
     "no index": (
         lambda twin: twin.find_header([bytes(7)], bytes(32)),
-        "an index has 6 bytes for each header, not 7 in all",
+        "an index must be a multiple of 6 bytes long, not 7",
     ),
     "none to join": (
         lambda twin: twin.join_indexes([bytes(6), bytes(7)]),
-        "an index has 6 bytes for each header, not 7 in all",
+        "an index must be a multiple of 6 bytes long, not 7",
     ),
     "a number twice": (lambda twin: twin.join_indexes([bytes(12)]), "an index must contain each number exactly once"),
     "a number too high": (
@@ -268,7 +268,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a part of a filter hash": (
         lambda twin: twin.chain_filter_headers(bytes(33), bytes(32)),
-        "filter hashes must be 32 bytes each, not 33 in all",
+        "filter hashes must be a multiple of 32 bytes long, not 33",
     ),
     "a short filter header": (
         lambda twin: twin.chain_filter_headers(b"", bytes(33)),

@@ -120,11 +120,21 @@ WRONG: dict[str, tuple[int, object, type[Exception], str]] = {
         "a block must be a tuple (hash, height, time, packed), not tuple",
     ),
     "a short hash": (0, [(bytes(31), 1, 2, b"")], ParameterError, "a block hash must be 32 bytes long, not 31"),
-    "a height beyond 31 bits": (0, [(bytes(32), 2**31, 2, b"")], ParameterError, "not a height: 2147483648"),
-    "no time": (0, [(bytes(32), 1, -1, b"")], ParameterError, "not a time of a block: -1"),
+    "a height beyond 31 bits": (
+        0,
+        [(bytes(32), 2**31, 2, b"")],
+        ParameterError,
+        "a height must be from 0 to 2^31 - 1, not 2147483648",
+    ),
+    "no time": (0, [(bytes(32), 1, -1, b"")], ParameterError, "a block's time must be from 0 to 2^32 - 1, not -1"),
     "text for hits": (0, [(bytes(32), 1, 2, "hits")], TypeError, "expected a bytes-like object, not str"),
-    "a negative start": (1, -1, ParameterError, "not an offset: -1"),
-    "no number of rows": (2, None, TypeError, "not an offset: expected an int, not NoneType"),
+    "a negative start": (1, -1, ParameterError, "an offset or a count must be from 0 to sys.maxsize, not -1"),
+    "no number of rows": (
+        2,
+        None,
+        TypeError,
+        "an offset or a count must be from 0 to sys.maxsize: expected an int, not NoneType",
+    ),
     "labels that are text": (5, "label", TypeError, "expected a bytes-like object, not str"),
 }
 

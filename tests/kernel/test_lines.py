@@ -230,18 +230,22 @@ ARGUMENTS: dict[str, Any] = {
 }
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "text for hits": ({"packed": "hits"}, TypeError, "expected a bytes-like object, not str"),
-    "no such form": ({"form": 2}, ParameterError, "a form must be 0 or 1: 2"),
+    "no such form": ({"form": 2}, ParameterError, "a form must be 0 or 1, not 2"),
     "a form by name": ({"form": "csv"}, TypeError, "a form must be 0 or 1: expected an int, not str"),
     "a list of places": ({"label_places": [0]}, TypeError, "expected a bytes-like object, not list"),
     "labels that are text": ({"label_texts": "label"}, TypeError, "expected a bytes-like object, not str"),
     "a short hash": ({"block_hash": bytes(31)}, ParameterError, "a block hash must be 32 bytes long, not 31"),
     "a hash that is text": ({"block_hash": "00" * 32}, TypeError, "expected a bytes-like object, not str"),
-    "a height below nothing": ({"height": -1}, ParameterError, "not a height: -1"),
-    "a height beyond all": ({"height": 2**32}, ParameterError, "not a height: 4294967296"),
-    "no time": ({"time": None}, TypeError, "not a time of a block: expected an int, not NoneType"),
-    "a time beyond headers": ({"time": 2**32}, ParameterError, "not a time of a block: 4294967296"),
-    "no version byte": ({"p2pkh_version": 256}, ParameterError, "a version byte must be from 0 to 255: 256"),
-    "no other version byte": ({"p2sh_version": -1}, ParameterError, "a version byte must be from 0 to 255: -1"),
+    "a height below nothing": ({"height": -1}, ParameterError, "a height must be from 0 to 2^32 - 1, not -1"),
+    "a height beyond all": ({"height": 2**32}, ParameterError, "a height must be from 0 to 2^32 - 1, not 4294967296"),
+    "no time": ({"time": None}, TypeError, "a block's time must be from 0 to 2^32 - 1: expected an int, not NoneType"),
+    "a time beyond headers": (
+        {"time": 2**32},
+        ParameterError,
+        "a block's time must be from 0 to 2^32 - 1, not 4294967296",
+    ),
+    "no version byte": ({"p2pkh_version": 256}, ParameterError, "a version byte must be from 0 to 255, not 256"),
+    "no other version byte": ({"p2sh_version": -1}, ParameterError, "a version byte must be from 0 to 255, not -1"),
     "a prefix that is bytes": ({"hrp": b"bc"}, TypeError, "the human-readable part must be a str, not bytes"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -250,16 +251,26 @@ DAMAGES: dict[str, tuple[bytes, int, str, str]] = {
         packed_by_hand(OUTPUT._replace(entry=2**31 - 1)),
         8,
         "entry",
-        "not the number of an entry: 2147483647",
+        "must be at most 2^31 - 2, not 2147483647",
     ),
-    "a negative value": (packed_by_hand(OUTPUT._replace(value=-2)), 16, "value", "not a value in satoshi: -2"),
+    "a negative value": (
+        packed_by_hand(OUTPUT._replace(value=-2)),
+        16,
+        "value",
+        "must be at least 0 satoshi, or -1 if it is not known, not -2",
+    ),
     "a negative fee": (
         packed_by_hand(OUTPUT._replace(fee=-(2**63))),
         24,
         "fee",
-        "not a value in satoshi: -9223372036854775808",
+        "must be at least 0 satoshi, or -1 if it is not known, not -9223372036854775808",
     ),
-    "neither output nor spend": (packed_by_hand(OUTPUT)[:32] + b"\x02" + bytes(34), 32, "spend", "neither 0 nor 1: 2"),
+    "neither output nor spend": (
+        packed_by_hand(OUTPUT)[:32] + b"\x02" + bytes(34),
+        32,
+        "spend",
+        "must be 0 or 1, not 2",
+    ),
 }
 COLUMN_ARGUMENTS: tuple[Any, ...] = (0, 2**40, True, b"", b"", 0, 5, "bc")
 LINE_ARGUMENTS: tuple[Any, ...] = (1, b"", b"", bytes(32), None, 0, 0, 5, "bc")
@@ -277,7 +288,7 @@ def test_damage_is_named_by_every_function(kernel: Callable[[], Kernel], name: s
     readers.append(lambda raw: functions.hit_columns([(bytes(32), None, 0, raw)], *COLUMN_ARGUMENTS))
     for read in readers:
         for before in (b"", ahead):
-            with pytest.raises(FormatError, match=message) as raised:
+            with pytest.raises(FormatError, match=re.escape(message)) as raised:
                 read(before + damaged)
             assert (raised.value.offset, raised.value.field) == (len(before) + offset, field)
 
@@ -334,13 +345,37 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ParameterError,
         f"the outpoint of an output must be its txid and number, not {bytes(36).hex()}",
     ),
-    "a position before the block": ({"position": -1}, ParameterError, "not a position in a block: -1"),
-    "a number beyond all": ({"n": 2**32}, ParameterError, "not the number of an output or input: 4294967296"),
-    "no entry": ({"entry": -1}, ParameterError, "not the number of an entry: -1"),
-    "the entry that no table has": ({"entry": 2**31 - 1}, ParameterError, "not the number of an entry: 2147483647"),
-    "a negative value": ({"value": -2}, ParameterError, "not a value in satoshi: -2"),
-    "a fee beyond 64 bits": ({"fee": 2**63}, ParameterError, "not a value in satoshi: 9223372036854775808"),
-    "a value that is text": ({"value": "5"}, TypeError, "not a value in satoshi: expected an int, not str"),
+    "a position before the block": (
+        {"position": -1},
+        ParameterError,
+        "a position in a block must be from 0 to 2^32 - 1, not -1",
+    ),
+    "a number beyond all": (
+        {"n": 2**32},
+        ParameterError,
+        "the number of an output or input must be from 0 to 2^32 - 1, not 4294967296",
+    ),
+    "no entry": ({"entry": -1}, ParameterError, "the number of an entry must be from 0 to 2^31 - 2, not -1"),
+    "the entry that no table has": (
+        {"entry": 2**31 - 1},
+        ParameterError,
+        "the number of an entry must be from 0 to 2^31 - 2, not 2147483647",
+    ),
+    "a negative value": (
+        {"value": -2},
+        ParameterError,
+        "a value or fee must be at least 0 satoshi, or -1 if it is not known, not -2",
+    ),
+    "a fee beyond 64 bits": (
+        {"fee": 2**63},
+        ParameterError,
+        "a value or fee must be at least 0 satoshi, or -1 if it is not known, not 9223372036854775808",
+    ),
+    "a value that is text": (
+        {"value": "5"},
+        TypeError,
+        "a value or fee must be at least 0 satoshi, or -1 if it is not known: expected an int, not str",
+    ),
     "a script that is text": ({"script": "51"}, TypeError, "expected a bytes-like object, not str"),
 }
 
@@ -396,5 +431,5 @@ def test_ascending_numbers_are_recognized(kernel: Callable[[], Kernel]) -> None:
         assert kernel().is_ascending(array("I", numbers))
     for others in ((0, 0), (1, 0), (0, 0xFFFFFFFF, 1), (1, 2, 3, 3)):
         assert not kernel().is_ascending(array("I", others).tobytes())
-    with pytest.raises(ParameterError, match="numbers must be 4 bytes each, not 5 bytes in all"):
+    with pytest.raises(ParameterError, match="numbers must be a multiple of 4 bytes long, not 5"):
         kernel().is_ascending(bytes(5))

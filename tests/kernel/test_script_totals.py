@@ -72,7 +72,10 @@ def test_unsuitable_sums_and_labels_are_refused(kernel: Callable[[], Kernel]) ->
         ParameterError,
         "sums must be a multiple of 32 bytes long, not 63",
     )
-    assert outcome(call, sums, -1, b"", b"", 0, 5, "bc") == (ParameterError, "not the number of an entry: -1")
+    assert outcome(call, sums, -1, b"", b"", 0, 5, "bc") == (
+        ParameterError,
+        "the number of an entry must be from 0 to 2^31 - 2, not -1",
+    )
     ones = array("Q", [1] * 4)
     with pytest.raises(FormatError, match="the label of entry 0 is outside the texts"):
         call(ones, 0, bytes(4) + b"\x01\x01\x01\x01", bytes(9), 0, 5, "bc")

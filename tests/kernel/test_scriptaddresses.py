@@ -49,11 +49,11 @@ def test_addresses_are_those_of_single_scripts(kernel: Any, scripts: list[bytes]
 @pytest.mark.parametrize(
     ("offsets", "said"),
     [
-        (b"", "0 bytes of offsets do not fit 2 bytes of scripts"),
-        (bytes(5), "5 bytes of offsets do not fit 2 bytes of scripts"),
-        (struct.pack("<2i", 0, 3), "8 bytes of offsets do not fit 2 bytes of scripts"),
-        (struct.pack("<2i", -1, 2), "8 bytes of offsets do not fit 2 bytes of scripts"),
-        (struct.pack("<3i", 0, 2, 1), "12 bytes of offsets do not fit 2 bytes of scripts"),
+        (b"", "the offsets (0 bytes) do not match the scripts (2 bytes)"),
+        (bytes(5), "the offsets (5 bytes) do not match the scripts (2 bytes)"),
+        (struct.pack("<2i", 0, 3), "the offsets (8 bytes) do not match the scripts (2 bytes)"),
+        (struct.pack("<2i", -1, 2), "the offsets (8 bytes) do not match the scripts (2 bytes)"),
+        (struct.pack("<3i", 0, 2, 1), "the offsets (12 bytes) do not match the scripts (2 bytes)"),
     ],
 )
 def test_offsets_that_do_not_fit_are_refused(kernel: Any, offsets: bytes, said: str) -> None:

@@ -74,7 +74,7 @@ def test_more_than_all_coins_is_an_error(table: type[WatchTable], values: tuple[
     raw = block_with(PAID, rich)
     record = record_of(raw, undo_of([[Spent(20, SCRIPT)], [Spent(MAX_MONEY, SCRIPT)]]))
     for undo in (None, record):
-        with pytest.raises(FormatError, match="not from 0 to 2100000000000000 satoshi") as error:
+        with pytest.raises(FormatError, match="must be from 0 to 2100000000000000 satoshi") as error:
             table_with(table).scan_block(raw, None, undo)
         assert (error.value.field, error.value.offset) == ("output values", raw.index(rich))
     (outcome,) = table_with(table).scan_blocks([raw], packed=True)

@@ -127,7 +127,7 @@ def test_a_number_with_too_many_bits_is_refused(written: str, most: int | None) 
     refusal = both("spent_coins", undo)
     assert isinstance(refusal, tuple)
     assert refusal[0] is UndoError
-    assert "above the limit" in refusal[1]
+    assert "must be at most " in refusal[1]
 
 
 def test_every_amount_is_restored() -> None:
@@ -153,7 +153,7 @@ def test_an_amount_above_all_coins_is_refused() -> None:
     ]:
         assert both("spent_coins", b"\x01\x01\0" + var(packed) + b"\x06") == (
             UndoError,
-            "undo amount at byte 3: more than 21 million coins",
+            "undo amount at byte 3: must be at most 21 million coins",
         )
 
 
@@ -265,10 +265,10 @@ def test_damaged_undo_with_a_valid_check_is_judged_the_same() -> None:
 @pytest.mark.parametrize(
     ("spent", "said"),
     [
-        ([], "undo transaction count at byte 0: 0, but the block has 1"),
-        ([[Spent(9, b"")], []], "undo transaction count at byte 0: 2, but the block has 1"),
-        ([[]], "undo input count at byte 1: 0, but transaction 1 has 1"),
-        ([[Spent(9, b"")] * 2], "undo input count at byte 1: 2, but transaction 1 has 1"),
+        ([], "undo transaction count at byte 0: must be 1, as in the block, not 0"),
+        ([[Spent(9, b"")], []], "undo transaction count at byte 0: must be 1, as in the block, not 2"),
+        ([[]], "undo input count at byte 1: must be 1, as in transaction 1, not 0"),
+        ([[Spent(9, b"")] * 2], "undo input count at byte 1: must be 1, as in transaction 1, not 2"),
         ([[Spent(4, b"")]], "undo amount at byte 1: transaction 1 pays more than it spends"),
     ],
 )
@@ -286,7 +286,7 @@ def test_sums_out_of_range_are_refused() -> None:
     for values in ([-1], [most + 1], [most, most, most], [2**63 - 1] * 3):
         raw = block_of(GENESIS, 1, [tx([TxIn(bytes([1]) * 32, 0)], [TxOut(value, b"\x51") for value in values])])
         refusal = scanned(raw, record_of(raw, undo_of([[Spent(most, b"")]])))
-        assert refusal == (FormatError, "output values at byte 144: not from 0 to 2100000000000000 satoshi")
+        assert refusal == (FormatError, "output values at byte 144: must be from 0 to 2100000000000000 satoshi")
 
 
 def test_a_transaction_without_inputs_has_no_coins() -> None:
@@ -295,7 +295,7 @@ def test_a_transaction_without_inputs_has_no_coins() -> None:
     assert isinstance(scanned(raw, record_of(raw, undo_of([[]]))), list)
     assert scanned(raw, record_of(raw, undo_of([[Spent(0, b"")]]))) == (
         UndoError,
-        "undo input count at byte 1: 1, but transaction 1 has 0",
+        "undo input count at byte 1: must be 0, as in transaction 1, not 1",
     )
 
 
@@ -433,10 +433,14 @@ def test_each_block_of_a_batch_uses_its_record(tmp_path: Any) -> None:
 def test_a_wrong_number_of_records_is_refused(kernel: Kernel) -> None:
     raw, record = sample()
     for undo in ([], [record, None]):
-        with pytest.raises(ParameterError, match=f"{len(undo)} undo records for 1 blocks"):
+        with pytest.raises(
+            ParameterError, match=rf"the number of undo records \({len(undo)}\) must equal the number of blocks \(1\)"
+        ):
             kernel.WatchTable().scan_blocks([raw], None, False, undo)
     for count in (1, 2):
-        with pytest.raises(ParameterError, match=f"{count} undo records for 0 places"):
+        with pytest.raises(
+            ParameterError, match=rf"the number of undo records \({count}\) must equal the number of places \(0\)"
+        ):
             kernel.WatchTable().scan_files([], kernel.ReadBuffer(), None, False, [None] * count)
 
 

@@ -113,7 +113,7 @@ def test_transactions_come_in_the_order_of_their_positions() -> None:
     assert kernel.block_txs(raw, [2, 1, 2]) == [SEGWIT, legacy, SEGWIT]
     assert kernel.block_txs(raw, []) == []
     for position in (3, -1, 1 << 70):
-        with pytest.raises(ParameterError, match=f"^no transaction at a position: {position}$"):
+        with pytest.raises(ParameterError, match=f"^a position must be that of a transaction, not {position}$"):
             kernel.block_txs(raw, [0, position])
     with pytest.raises(FormatError, match="1 trailing byte"):  # after the transactions that are wanted
         kernel.block_txs(raw + b"\x00", [0])

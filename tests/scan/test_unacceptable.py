@@ -69,4 +69,4 @@ async def test_both_engines_refuse_more_than_all_coins(tmp_path: Path) -> None:
     one, other = await rows_and_problems(tmp_path, [PAID], [RICH])
     assert other == one
     assert one[1]
-    assert "not from 0 to 2100000000000000 satoshi" in one[1][0]
+    assert "must be from 0 to 2100000000000000 satoshi" in one[1][0]

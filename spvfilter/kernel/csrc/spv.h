@@ -29,7 +29,7 @@ typedef enum {
     SPV_OK = 0,
     SPV_FLAW,     /* a proof is invalid: the field of spv_error says why; the binding raises ProofError */
     SPV_FORMAT,   /* malformed bytes: spv_error says where; the binding raises FormatError */
-    SPV_UNDO,     /* an undo record is malformed, damaged or of another block: spv_error says where; the binding raises UndoError */
+    SPV_UNDO,     /* an undo record is malformed, damaged or of a different block: spv_error says where; the binding raises UndoError */
     SPV_NOMEM,    /* no memory: the binding raises MemoryError */
     SPV_RANGE     /* a number exceeds 32 bits: the binding raises OverflowError */
 } spv_status;

@@ -21,7 +21,7 @@ _GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)  # BIP
 
 
 def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
-    """Raise ParameterError for a version byte out of range, TypeError for arguments of other types."""
+    """Raise ParameterError for a version byte out of range, and TypeError for an argument of the wrong type."""
     for version in (p2pkh_version, p2sh_version):
         whole(version, 0, 255, "a version byte must be from 0 to 255")
     if not isinstance(hrp, str):
@@ -130,7 +130,9 @@ def bech32(hrp: str, values: bytes, of: int, limit: int = MAX_ADDRESS_LENGTH) ->
     if max(values, default=0) > 31:
         raise ParameterError(f"a bech32 value must fit into 5 bits, not {max(values)}")
     if len(hrp) + len(values) + 7 > limit:
-        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, but bech32 has at most {limit}")
+        raise ParameterError(
+            f"a bech32 string must be at most {limit} characters long, not {len(hrp) + len(values) + 7}"
+        )
     left = residue(hrp, values + bytes(6)) ^ of
     checksum = bytes(left >> shift & 31 for shift in (25, 20, 15, 10, 5, 0))
     return f"{hrp}1{(values + checksum).translate(_CHAR_OF_VALUE).decode('ascii')}"

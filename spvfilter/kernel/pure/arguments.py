@@ -57,7 +57,7 @@ def hashes_of(items: Iterable[object], argument: str) -> list[bytes]:
 
 
 def hash_of(given: object) -> bytes:
-    """Return the bytes of a hash. Raises TypeError, and ParameterError for the wrong number of bytes."""
+    """Return a hash as bytes. Raises TypeError unless it is bytes-like, ParameterError unless it is 32 bytes long."""
     taken = snapshot(given)
     if len(taken) != 32:
         raise ParameterError(f"a hash must be 32 bytes long, not {len(taken)}")
@@ -65,7 +65,7 @@ def hash_of(given: object) -> bytes:
 
 
 def has_index(kind: type) -> bool:
-    """Return True if Python treats objects of a type as integers. Neither an object nor its metaclass matters."""
+    """Return True if a type, or a class that it derives from, defines __index__."""
     return any("__index__" in vars(base) for base in kind.__mro__)
 
 
@@ -79,10 +79,10 @@ def whole(value: object, least: int, most: int, expected: str) -> int:
         raise TypeError(f"{expected}: expected an int, not {type(value).__name__}")
     number = int(index(value))  # type: ignore[arg-type]  # its type has an __index__
     if not least <= number <= most:
-        raise ParameterError(f"{expected}: {number}")
+        raise ParameterError(f"{expected}, not {number}")
     return number
 
 
 def offset(value: object) -> int:
     """Return an offset into bytes as an int. It may be beyond the end of the bytes."""
-    return whole(value, 0, sys.maxsize, "not an offset")
+    return whole(value, 0, sys.maxsize, "an offset or a count must be from 0 to sys.maxsize")

@@ -140,7 +140,9 @@ def type_of(schema: Schema) -> Type:
     Raises ColumnError if the schema is malformed, and TypeError if the type cannot contain keys.
     """
     if not schema.release or schema.format is None:
-        raise ColumnError("it has no format" if schema.release else "it was released", row=0, field="schema")
+        raise ColumnError(
+            "it has no format" if schema.release else "it has already been released", row=0, field="schema"
+        )
     within = schema.format == b"+s"
     if within:
         if schema.n_children != 1:
@@ -178,7 +180,7 @@ class ArrayRows:
         self._check_rows(skipped)
         self._bit = array.offset + skipped
         if layout.width and self._bit + length > _LONGEST // layout.width:
-            raise self._error("length", f"{self._bit + length} rows of {layout.width} bytes")
+            raise self._error("length", f"{self._bit + length} rows of {layout.width} bytes are too many")
         self._validity: int | None = None
         self._items = self._end = 0
         self._blocks: list[tuple[int | None, int]] = []
@@ -190,13 +192,13 @@ class ArrayRows:
     def _check_rows(self, skipped: int) -> None:
         array = self._array
         if not array.release:
-            raise self._error("array", "it was released")
+            raise self._error("array", "it has already been released")
         if array.length < 0 or array.offset < 0 or array.length > _LONGEST or array.offset > _LONGEST:
-            raise self._error("length", f"{array.length} from {array.offset}")
+            raise self._error("length", f"{array.length} rows at offset {array.offset} are out of range")
         if skipped > array.length or self.length > array.length - skipped:
-            raise self._error("length", f"{array.length} where {skipped + self.length} are needed")
+            raise self._error("length", f"expected at least {skipped + self.length}, got {array.length}")
         if array.null_count < -1 or array.null_count > array.length:
-            raise self._error("null_count", f"{array.null_count} of {array.length}")
+            raise self._error("null_count", f"must be from -1 to {array.length}, not {array.null_count}")
         if array.n_children:
             raise self._error("children", f"expected none, got {array.n_children}")
 
@@ -211,7 +213,7 @@ class ArrayRows:
             raise self._error("buffers", "they are missing")
         self._validity = array.buffers[0] if array.null_count else None
         if array.null_count > 0 and not self._validity:
-            raise self._error("null_count", f"{array.null_count} without a validity buffer")
+            raise self._error("null_count", f"must be at most 0 without a validity buffer, not {array.null_count}")
         if not self.length:
             return
         if not array.buffers[1] and layout.width:
@@ -220,7 +222,7 @@ class ArrayRows:
         if parts:
             self._end = self._integer(self._items + self.length * layout.width, layout.width)
             if self._end < 0:
-                raise self._error("offsets", f"the last one is {self._end}")
+                raise self._error("offsets", f"the last one must not be negative, but is {self._end}")
         elif views:
             self._read_blocks()
 
@@ -232,7 +234,7 @@ class ArrayRows:
         for number in range(count):
             size = self._integer(sizes + 8 * number, 8)
             if size < 0:
-                raise self._error("sizes", f"{size} bytes of buffer {number}")
+                raise self._error("sizes", f"the size of buffer {number} must not be negative, but is {size}")
             self._blocks.append((array.buffers[2 + number], size))
 
     @staticmethod
@@ -244,12 +246,12 @@ class ArrayRows:
         return not self._validity or bool(ctypes.string_at(self._validity + (bit >> 3), 1)[0] >> (bit & 7) & 1)
 
     def number(self, row: int) -> int:
-        """Return an integer."""
+        """Return the integer in a row."""
         width = self.layout.width
         return self._integer(self._items + row * width, width, self.layout.signed)
 
     def key(self, row: int, shown: int) -> Key:
-        """Return the key in a row, or None if it is null. `shown` is the number of the row for error messages."""
+        """Return the key in a row, or None if it is null. Error messages name the row `shown`."""
         if self.layout.name == "nulls" or not self._is_valid(row):
             return None
         match self.layout.name:
@@ -268,7 +270,7 @@ class ArrayRows:
         at = self._items + row * width
         start, end = self._integer(at, width), self._integer(at + width, width)
         if not 0 <= start <= end <= self._end:
-            raise self._error("offsets", f"from {start} to {end} of {self._end}", shown)
+            raise self._error("offsets", f"bytes {start} to {end} are not a range within 0 to {self._end}", shown)
         data = self._array.buffers[2]
         if not data and start < end:
             raise self._error("data", "the buffer is missing", shown)
@@ -278,17 +280,22 @@ class ArrayRows:
         item = ctypes.string_at(self._items + row * 16, 16)
         size, block, at = (int.from_bytes(item[from_ : from_ + 4], "little", signed=True) for from_ in (0, 8, 12))
         if size < 0:
-            raise self._error("view", f"a size of {size}", shown)
+            raise self._error("view", f"its size must not be negative, but is {size}", shown)
         if size <= _VIEW_INSIDE:
             return item[4 : 4 + size]
         if not 0 <= block < len(self._blocks):
-            raise self._error("view", f"buffer {block} of {len(self._blocks)}", shown)
+            raise self._error(
+                "view", f"buffer {block} does not exist: the number of data buffers is {len(self._blocks)}", shown
+            )
         address, whole = self._blocks[block]
-        if at < 0 or at + size > whole or not address:
-            raise self._error("view", f"from {at} to {at + size} of {whole}", shown)
+        if at < 0 or at + size > whole:
+            message = f"bytes {at} to {at + size} are outside buffer {block}, which is {whole} bytes long"
+            raise self._error("view", message, shown)
+        if not address:
+            raise self._error("view", f"buffer {block} is missing", shown)
         raw = ctypes.string_at(address + at, size)
         if raw[:4] != item[4:8]:
-            raise self._error("view", "its prefix is not that of the text", shown)
+            raise self._error("view", "its prefix does not match the value", shown)
         return raw
 
     def keys(self) -> Iterator[Key]:
@@ -296,19 +303,21 @@ class ArrayRows:
         return (self.key(row, row) for row in range(self.length))
 
     def named(self, values: ArrayRows) -> Iterator[Key]:
-        """Yield the keys of all rows, which contain the numbers of rows in a dictionary."""
+        """Yield the keys of all rows. Each row contains the number of a row in the dictionary `values`."""
         for row in range(self.length):
             if not self._is_valid(row):
                 yield None
                 continue
             number = self.number(row)
             if not 0 <= number < values.length:
-                raise self._error("dictionary", f"value {number} of {values.length}", row)
+                raise self._error(
+                    "dictionary", f"number {number} is outside the dictionary, whose length is {values.length}", row
+                )
             yield values.key(number, row)
 
 
 def column_of(type: Type, array: Array, first: int) -> KeyColumn:
-    """Return the column in an array of a type. Raises ColumnError if it is malformed.
+    """Return the column that an array of this type contains. Raises ColumnError if it is malformed.
 
     `first` is the number of its first row among the caller's keys.
     """
@@ -330,7 +339,7 @@ def column_of(type: Type, array: Array, first: int) -> KeyColumn:
     dictionary = keys.dictionary[0]
     values = ArrayRows(type.values, dictionary, 0, dictionary.length, first)
     if dictionary.dictionary:
-        raise ColumnError("it has a dictionary itself", row=first, field="dictionary")
+        raise ColumnError("it must not have a dictionary itself", row=first, field="dictionary")
     return KeyColumn(type.kind, rows.length, lambda _: rows.named(values))
 
 
@@ -341,11 +350,11 @@ def _check_table(table: Array, first: int) -> None:
         return ColumnError(message, row=first, field=field)
 
     if not table.release:
-        raise refusal("array", "it was released")
+        raise refusal("array", "it has already been released")
     if table.n_children != 1 or not table.children or not table.children[0]:
         raise refusal("children", f"expected 1, got {table.n_children}")
     if table.length < 0 or table.offset < 0 or table.length > _LONGEST or table.offset > _LONGEST:
-        raise refusal("length", f"{table.length} from {table.offset}")
+        raise refusal("length", f"{table.length} rows at offset {table.offset} are out of range")
     if table.null_count and table.n_buffers > 0 and table.buffers and table.buffers[0]:
         raise refusal("null_count", "rows of a table are null")
 
@@ -389,7 +398,7 @@ def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Ite
     """
     with _moved(Stream, capsule, "arrow_array_stream") as stream:
         if not stream.release or not stream.get_schema or not stream.get_next:
-            raise ColumnError("it was released, or is incomplete", row=0, field="stream")
+            raise ColumnError("it has already been released, or is incomplete", row=0, field="stream")
         schema = Schema()
         try:
             _fill(stream, stream.get_schema, schema)

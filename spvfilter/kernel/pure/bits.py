@@ -99,7 +99,7 @@ class BitCore(Hashed):
                 error, and "skip" leaves them out. With a custom `encode` function, "raise" passes None to that
                 function.
             padding: How to handle the zeros at the end of NumPy's byte strings (S): "keep" for keys of the full width,
-                such as digests, or "strip" for texts. S is an error without it.
+                such as digests, or "strip" for text. S is an error without it.
 
         Raises:
             TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys
@@ -132,8 +132,8 @@ class BitCore(Hashed):
         """Test a batch of keys, as `update` accepts it, and return one byte for each key: 1 if it is contained, else 0.
 
         For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean
-        Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of
-        `update` except ReadOnlyError.
+        Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the same errors
+        as `update`, except ReadOnlyError.
         """
         batch, answer = self._batch(keys, nulls, padding)
         # the result is bytes or a mask
@@ -209,13 +209,13 @@ _USED_LOW, _USED_HIGH = bytes(byte & 15 > 0 for byte in range(256)), bytes(byte 
 
 
 class CounterCore(Hashed):
-    """An array of counters of 4, 8 or 16 bits (`counter_bits`) with k hash functions. The other arguments are Hashed's.
+    """An array of 4-, 8- or 16-bit counters (`counter_bits`) with k hash functions. See Hashed for the other arguments.
 
-    8-bit counters are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is
-    in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.
+    8-bit counters are bytes, and 16-bit counters are little endian, at an even address. A 4-bit counter c is in
+    byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` is ⌈m/2⌉, m or 2m bytes long.
 
     A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)
-    keeps it: nobody knows any more how many keys it counts, so it is never decremented.
+    stays there: it is no longer known how many keys it counts, so it is never decremented.
 
     Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size.
     """
@@ -242,7 +242,7 @@ class CounterCore(Hashed):
             expected = "counter_bits must be 4, 8 or 16"
             self.counter_bits: int = whole(counter_bits, 4, 16, expected)
             if self.counter_bits not in COUNTER_BITS:
-                raise ParameterError(f"{expected}: {self.counter_bits}")
+                raise ParameterError(f"{expected}, not {self.counter_bits}")
         super().__init__(cells, hash_funcs, family, key, buffer, encoding, partitioned, custom, encode, private)
 
     def _size(self) -> int:
@@ -329,7 +329,7 @@ class CounterCore(Hashed):
     def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.
 
-        Raises the errors of BloomFilter.update.
+        Raises the same errors as BloomFilter.update.
         """
         return sum(
             self._count_up(self._positions(key))
@@ -381,7 +381,7 @@ class CounterCore(Hashed):
             return NotImplemented
         self._same_shape(other)
         view, limit = self._writable(), self.counter_limit
-        for cell in range(len(view) * 8 // self.counter_bits):  # also in a nibble beyond the last counter
+        for cell in range(len(view) * 8 // self.counter_bits):  # even in a nibble beyond the last counter
             if theirs := other._get(cell):
                 self._set(view, cell, min(self._get(cell) + theirs, limit))
         self._forget_room()
@@ -391,7 +391,7 @@ class CounterCore(Hashed):
         super()._same_shape(other)
         assert isinstance(other, CounterCore)
         if self.counter_bits != other.counter_bits:
-            raise MismatchError(f"filters of different counter_bits: {self.counter_bits} and {other.counter_bits}")
+            raise MismatchError(f"the filters differ in counter_bits: {self.counter_bits} and {other.counter_bits}")
 
     def to_bits(self) -> bytearray:
         """Return a bit for each counter, set if the counter is not 0, in the layout of BitCore: ⌈m/8⌉ bytes."""

@@ -23,7 +23,7 @@ _OP_1NEGATE, _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x4F, 0x51, 0x60, 
 
 
 def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
-    """Parse the transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).
+    """Parse the transaction that starts at byte `at`, following Core's UnserializeTransaction (witness allowed).
 
     Raises FormatError for a truncated transaction, a CompactSize that is not canonical, an unknown segwit flag, a
     superfluous witness, or a count or length that the remaining bytes cannot hold. Raises ParameterError for a negative
@@ -198,7 +198,7 @@ def wtxid(raw: bytes, tx: TxSpan) -> bytes:
 def _spanned(raw: bytes, tx: TxSpan) -> bytes:
     """Return the bytes of `raw`, after checking that the span's three offsets lie in it, in order.
 
-    Raises TypeError, ParameterError.
+    Raises TypeError or ParameterError if they do not.
     """
     raw = snapshot(raw)
     if not isinstance(tx, TxSpan) or len(tx) != len(TxSpan._fields):
@@ -227,7 +227,7 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
 
 
 def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
-    """Return the merkle branches of leaves: the hashes that a leaf's path is paired with, deepest first.
+    """Return the merkle branch of each given leaf: the hashes that its path is paired with, deepest first.
 
     A branch is 32 bytes long for each level below the root. A level with an odd number of hashes repeats its last hash.
 
@@ -242,7 +242,7 @@ def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
     if len(leaves) % HASH_SIZE:
         raise ParameterError(f"leaves must be a multiple of 32 bytes long, not {len(leaves)}")
     level = [leaves[at : at + HASH_SIZE] for at in range(0, len(leaves), HASH_SIZE)]
-    places = [whole(position, 0, len(level) - 1, "no leaf at a position") for position in list(positions)]
+    places = [whole(position, 0, len(level) - 1, "a position must be that of a leaf") for position in list(positions)]
     branches: list[list[bytes]] = [[] for _ in places]
     while len(level) > 1:
         level += level[-1:] if len(level) % 2 else ()
@@ -271,7 +271,8 @@ def block_txs(raw: bytes, positions: Iterable[int], /) -> list[bytes]:
     """
     raw = snapshot(raw)
     txs = list(walk_block(raw))
-    places = [whole(position, 0, len(txs) - 1, "no transaction at a position") for position in list(positions)]
+    expected = "a position must be that of a transaction"
+    places = [whole(position, 0, len(txs) - 1, expected) for position in list(positions)]
     return [raw[txs[place].start : txs[place].end] for place in places]
 
 
@@ -314,7 +315,7 @@ def check_amounts_of(raw: bytes, txs: Iterable[TxSpan]) -> None:
     for tx in txs:
         values = [int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs]  # above 2^63 if negative
         if any(value > MAX_MONEY for value in values) or sum(values) > MAX_MONEY:
-            raise FormatError(f"not from 0 to {MAX_MONEY} satoshi", offset=tx.start, field="output values")
+            raise FormatError(f"must be from 0 to {MAX_MONEY} satoshi", offset=tx.start, field="output values")
 
 
 def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
@@ -322,7 +323,9 @@ def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
     scripts = [raw[start:end] for _, start, end in coinbase.outputs]
     commitments = [script[6:38] for script in scripts if len(script) >= 38 and script.startswith(COMMITMENT_PREFIX)]
     if not commitments:
-        raise FormatError("witness without a commitment", offset=coinbase.start, field="witness commitment")
+        raise FormatError(
+            "the block has witnesses but no commitment", offset=coinbase.start, field="witness commitment"
+        )
     nonce = raw[coinbase.witness : coinbase.end - 4] if coinbase.witness else b""
     if len(coinbase.inputs) != 1 or len(nonce) != 34 or nonce[:2] != b"\x01\x20":
         raise FormatError(
@@ -360,7 +363,7 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
 
 
 def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
-    """Return whether a node's filter matches a transaction, and the filter's bits after it.
+    """Return whether a node's filter matches a transaction, and the filter's bits afterwards.
 
     Args:
         raw: The transaction.
@@ -381,12 +384,12 @@ def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: i
 
 def _core(field: bytearray, hash_funcs: int, tweak: int) -> BitCore:
     hash_funcs = whole(hash_funcs, 0, 50, "hash_funcs must be from 0 to 50")
-    tweak = whole(tweak, 0, 0xFFFFFFFF, "tweak is not a u32")
+    tweak = whole(tweak, 0, 0xFFFFFFFF, "tweak must be from 0 to 2^32 - 1")
     return BitCore(8 * len(field), hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
 
 
 def _flags(flags: int) -> int:
-    return whole(flags, 0, 255, "flags are not a u8")
+    return whole(flags, 0, 255, "flags must be from 0 to 255")
 
 
 def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: int) -> bool:
@@ -455,7 +458,7 @@ def _pushed_number(opcode: int) -> bytes | None:
 
 
 def null_pushes(script: bytes) -> Iterator[bytes]:
-    """Yield the pushes after an OP_RETURN that only pushes follow. A number is one byte, as in `null_data`."""
+    """Yield the pushes of a script that consists of OP_RETURN and pushes. A number is one byte, as in `null_data`."""
     at = 1
     while at < len(script):
         opcode = script[at]

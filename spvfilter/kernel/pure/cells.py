@@ -51,7 +51,7 @@ def encode_utf8(key: object) -> bytes:
 
 
 def _number(size: int, signed: bool) -> Callable[[object], bytes]:
-    """Return a function that encodes an int, little endian. It raises TypeError, KeyRangeError."""
+    """Return a function that encodes an int, little endian. The function raises TypeError or KeyRangeError."""
     name = f"{'' if signed else 'u'}int{8 * size}"
 
     def encode(key: object) -> bytes:
@@ -91,7 +91,7 @@ def encoder_of(encoding: Encoding, own: Callable[[object], bytes] | None) -> Cal
 def _position_function(
     family: Family, key: bytes, spans: Sequence[tuple[int, int]], custom: Sequence[Callable[[bytes], int]] | None
 ) -> Callable[[bytes], Iterable[int]]:
-    """Return the function from an encoded key to its cells, one for each hash function.
+    """Return the function that maps an encoded key to its cells, one for each hash function.
 
     `spans` contains the first cell and the number of cells of each hash function.
     """
@@ -120,10 +120,10 @@ def _position_function(
 def _spread(
     spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]
 ) -> Callable[[bytes], Sequence[int]]:
-    """Return a function from an encoded key to its cells, which are computed from two 64-bit hashes h1 and h2.
+    """Return a function that maps an encoded key to its cells, which it computes from two 64-bit hashes h1 and h2.
 
     For function i, x = h1 + i * (h2 | 1). Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). The
-    multiplication by REMIX mixes x again, so that a filter with a small m is as good.
+    multiplication by REMIX mixes x again, so that a filter with a small m is just as good.
 
     All cells are computed together, in 128-bit lanes of one integer, which takes half the time of a loop.
     """
@@ -190,7 +190,7 @@ class Hashed:
         if hasattr(self, "_positions"):
             raise TypeError("a filter's core can be initialized only once")
         self.cells: int = whole(cells, 0, (1 << 63) - 1, "cells must be from 0 to 2^63 - 1")
-        self.hash_funcs: int = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
+        self.hash_funcs: int = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs must be from 0 to 2^32 - 1")
         self.family: Family = Family(family)
         self.partitioned: bool = bool(partitioned)
         cells, hash_funcs, partitioned = self.cells, self.hash_funcs, self.partitioned
@@ -309,7 +309,7 @@ class Hashed:
                 shown = (
                     "" if name == "key" else f": {getattr(mine, 'name', mine)} and {getattr(theirs, 'name', theirs)}"
                 )
-                raise MismatchError(f"filters of different {name}{shown}")
+                raise MismatchError(f"the filters differ in {name}{shown}")
 
 
 def flat_view(buffer: Buffer, size: int) -> memoryview:

@@ -15,9 +15,9 @@ _Point = tuple[int, int] | None  # None is the point at infinity.
 
 
 def child_keys(parent: bytes, tweaks: bytes, /) -> bytes:
-    """Return the compressed public keys of a parent key plus each tweak times the generator, 33 bytes each.
+    """For each tweak, return the compressed public key (33 bytes) of the parent key plus the tweak times the generator.
 
-    The result is 33 zeros if a tweak is too large for a private key or a sum is the point at infinity.
+    A key is 33 zero bytes if its tweak is too large for a private key, or if the sum is the point at infinity.
 
     Args:
         parent: A compressed public key.
@@ -31,7 +31,7 @@ def child_keys(parent: bytes, tweaks: bytes, /) -> bytes:
     if full is None:
         raise ParameterError("the parent must be a compressed public key of 33 bytes")
     if len(tweaks) % _TWEAK:
-        raise ParameterError(f"the tweaks must be 32 bytes long each, not {len(tweaks)} bytes together")
+        raise ParameterError(f"the tweaks must be a multiple of 32 bytes long, not {len(tweaks)}")
     start = _point(full)
     return b"".join(_child(start, tweaks[at : at + _TWEAK]) for at in range(0, len(tweaks), _TWEAK))
 

@@ -35,22 +35,25 @@ def column_lines(
         form: 0 for CSV, 1 for JSON lines.
         names: The names of the columns, which appear in JSON lines.
         layouts: The layout of each column, as in blocktables.Layout, but not FLOAT64.
-        columns: The columns, as `block_columns` returns them. Texts are UTF-8.
+        columns: The columns, as `block_columns` returns them. Text is UTF-8.
 
     Raises:
-        ParameterError: The numbers of items differ, a layout cannot be written, or a column does not fit its rows.
+        ParameterError: The numbers of items differ, a layout cannot be written, or a column does not match its number
+            of rows.
         TypeError: An argument has the wrong type.
     """
     chosen = whole(form, 0, _FORMS - 1, "a form must be 0 or 1")
     shown, kinds, given = [_encoded(name) for name in names], [_layout(each) for each in layouts], list(columns)
     if not len(shown) == len(kinds) == len(given):
-        raise ParameterError(f"{len(shown)} names and {len(kinds)} layouts for {len(given)} columns")
+        raise ParameterError(
+            f"the numbers of names ({len(shown)}), layouts ({len(kinds)}) and columns ({len(given)}) must be equal"
+        )
     values: list[list[bytes | None]] = []
     rows = 0
     for number, (kind, column) in enumerate(zip(kinds, given, strict=True)):
         if not isinstance(column, tuple) or len(column) != 4:
             raise TypeError(f"a column must be a tuple of four items, not {type(column).__name__}")
-        length = whole(column[0], 0, _MOST_ROWS, "not a number of rows")
+        length = whole(column[0], 0, _MOST_ROWS, "a number of rows must be from 0 to 2^31 - 1")
         rows = length if not number else rows
         found = _values(kind, length, column, is_csv=chosen == _CSV) if length == rows else None
         if found is None:
@@ -86,7 +89,7 @@ def _layout(given: object) -> Layout:
 def _values(
     kind: Layout, rows: int, column: ColumnBuffers | tuple[object, ...], *, is_csv: bool
 ) -> list[bytes | None] | None:
-    """Return the values of a column as lines show them, or None if the column does not fit its rows."""
+    """Return the values of a column as lines show them, or None if the column does not match its number of rows."""
     validity, offsets = (None if each is None else snapshot(each) for each in column[1:3])
     data = snapshot(column[3])
     if validity is not None and len(validity) < (rows + 7) // 8:
@@ -101,7 +104,7 @@ def _values(
 
 
 def _pieces(kind: Layout, rows: int, offsets: bytes | None, data: bytes) -> list[bytes | int | bool] | None:
-    """Return the values of a column, or None if the column does not fit its rows."""
+    """Return the values of a column, or None if the column does not match its number of rows."""
     if kind in (Layout.BINARY, Layout.TEXT):
         if offsets is None or len(offsets) != 4 * (rows + 1):
             return None
@@ -131,5 +134,5 @@ def _shown(kind: Layout, value: bytes | int | bool, *, is_csv: bool) -> bytes:
 
 
 def _json_escaped(text: bytes) -> bytes:
-    """Return a text escaped for use between the quotes of a JSON string."""
+    """Escape text for use between the quotes of a JSON string."""
     return _ESCAPED.sub(lambda found: b"\\" + found[0] if found[0] in b'"\\' else b"\\u%04x" % found[0][0], text)

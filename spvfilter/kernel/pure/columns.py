@@ -17,8 +17,8 @@ from spvfilter.kernel.values import NUMBERS, Encoding
 Encoded = TypeVar("Encoded")
 _SIGNED = "bhilqn"  # Formats of signed integers in the buffer protocol.
 _LAST = 0x10FFFF  # The last Unicode code point.
-_ROWS_AT_ONCE = 1 << 12  # Rows of a buffer that are copied at once (our choice).
-_RANGES = {  # Least and greatest integer of each encoding.
+_ROWS_AT_ONCE = 1 << 12  # Number of rows that are copied in one step (our choice).
+_RANGES = {  # Smallest and largest integer of each encoding.
     Encoding.INT64: (-(1 << 63), (1 << 63) - 1),
     Encoding.UINT64: (0, (1 << 64) - 1),
     Encoding.INT32: (-(1 << 31), (1 << 31) - 1),
@@ -43,8 +43,10 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
     """Return the column in a buffer. Raises TypeError if the buffer cannot contain keys of this encoding.
 
     If `strict`, the items must have the type that `add` takes. Otherwise rows of bytes, and integers of a fixed size,
-    are taken as their bytes. Byte strings (NumPy's S) keep the zeros at their end if `keeps`, and lose them if it is
-    False. None is an error, because nobody can tell whether these zeros belong to the keys.
+    are taken as their bytes.
+
+    Byte strings (NumPy's S) keep the zeros at their end if `keeps` is True, and lose them if it is False. If it is
+    None, they are refused, because nothing tells whether these zeros belong to the keys.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
         raise TypeError("a buffer of keys must not contain pointers (suboffsets)")
@@ -61,7 +63,7 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
         if keeps is None:
             raise TypeError(
                 f"NumPy's S hides zeros at the end of keys: pass padding='keep' if each key has the full width, or"
-                f" padding='strip' for texts; or pass .view('V{view.itemsize}') or uint8[n, {view.itemsize}]"
+                f" padding='strip' for text; or pass .view('V{view.itemsize}') or uint8[n, {view.itemsize}]"
             )
         if not keeps:
             return KeyColumn(Kind.BINARY, len(view), lambda first: (item.rstrip(b"\0") for item in _items(view)))
@@ -89,9 +91,9 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
             wanted = "an iterable of keys for `encode`, or text in one dimension"
         case _:
             wanted = "an iterable of keys for `encode`, or a row of text, byte strings or integers"
+    dimensions = f"{view.ndim} dimension{'' if view.ndim == 1 else 's'}"
     raise TypeError(
-        f"a batch of keys for this filter must be {wanted}, not a buffer of {view.format!r} with {view.ndim}"
-        " dimension(s)"
+        f"a batch of keys for this filter must be {wanted}, not a buffer of {view.format!r} with {dimensions}"
     )
 
 

@@ -27,7 +27,7 @@ class Inscription(NamedTuple):
     envelopes: int
     """Number of envelopes in the script, at least 1."""
     content_type: bytes | None
-    """Content type of the first inscription, or None without tag 1."""
+    """Content type of the first inscription, or None if there is no tag 1."""
     body: bytes | None
     """Body of the first inscription, or None if it has none."""
 
@@ -35,7 +35,7 @@ class Inscription(NamedTuple):
 def leaf_script(witness: bytes) -> bytes | None:
     """Return the script of a taproot script path in a serialized witness stack, or None if there is none.
 
-    The stack is read as a script path whatever output it spends, as ord does. BIP-341 defines the annex.
+    The stack is read as a script path no matter what output it spends, as ord does. BIP-341 defines the annex.
     """
     if not witness:
         return None
@@ -81,7 +81,10 @@ def content_hash(body: bytes) -> bytes:
 
 
 def _envelope(script: bytes, at: int) -> tuple[list[bytes] | None, int]:
-    """Return the pushes of the envelope after its OP_FALSE, or None, and the offset after it (-1 if a push is cut)."""
+    """Return the pushes of the envelope whose OP_FALSE ends at `at`, or None, and the offset after it.
+
+    The offset is -1 if a push is truncated.
+    """
     pushes: list[bytes] = []
     step = 0  # 0 before OP_IF, 1 before the mark, 2 in the envelope
     while at < len(script):

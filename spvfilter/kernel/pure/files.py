@@ -60,19 +60,25 @@ def checked(
 ) -> tuple[int, int, int, bytes]:
     """Return the arguments of read_at after checking them, with the key as bytes.
 
-    Raises ParameterError as read_at does. `most` is the limit of the size.
+    Raises ParameterError as read_at does. `most` is the largest size allowed.
     """
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):
         raise ParameterError(f"a key must be {KEY_SIZE} bytes long or empty, not {len(key)}")
-    descriptor = whole(descriptor, 0, _MAX_DESCRIPTOR, "not a file descriptor")
-    offset = whole(offset, 0, sys.maxsize - most, "not an offset in a file")
-    expected = "not the size of a block" if most == MAX_BLOCK_SIZE else "not the size of an undo record"
+    descriptor = whole(descriptor, 0, _MAX_DESCRIPTOR, "a file descriptor must be from 0 to 2^31 - 1")
+    offset = whole(
+        offset, 0, sys.maxsize - most, "an offset in a file must be from 0 to sys.maxsize minus the largest size"
+    )
+    expected = (
+        "the size of a block must be from 0 to 4000000 bytes"
+        if most == MAX_BLOCK_SIZE
+        else "the size of an undo record must be from 0 to 250000000 bytes"
+    )
     return descriptor, offset, whole(size, 0, most, expected), key
 
 
 def xored(data: bytes, offset: int, key: bytes) -> bytes:
-    """XOR bytes that are at `offset` of a file with the key, which is repeated from the start of the file."""
+    """XOR bytes that start at `offset` in a file with the key, which is repeated from the start of the file."""
     if not any(key):
         return data
     shift = offset % KEY_SIZE

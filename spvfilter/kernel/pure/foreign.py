@@ -1,4 +1,4 @@
-"""The positions of a key in the filters of other programs, with their hash functions.
+"""The positions of a key in other programs' filters, computed with their hash functions.
 
 The programs are Parquet (split-block filters), Spark, and RedisBloom. Sources:
 
@@ -104,14 +104,14 @@ def check_blocks(cells: int, hash_funcs: int, partitioned: bool) -> None:
         or not 1 <= cells // SPLIT_BLOCK_BITS <= _MOST_BLOCKS
     ):
         raise ParameterError(
-            "a split-block filter must have 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned"
+            "a split-block filter must have 8 hash functions and 1 to 2^32 256-bit blocks, and cannot be partitioned"
         )
 
 
 def position_function(family: Family, seed: int, spans: Sequence[tuple[int, int]]) -> Callable[[bytes], Iterator[int]]:
-    """Return the function from an encoded key to its cells, one for each hash function, as an iterator.
+    """Return the function that maps an encoded key to an iterator over its cells, one for each hash function.
 
-    `spans` has for each hash function the first cell and the number of its cells.
+    `spans` contains the first cell and the number of cells of each hash function.
     """
     if family is Family.SPLIT_BLOCK:
         blocks = spans[0][1] // SPLIT_BLOCK_BITS

@@ -2,8 +2,8 @@
 
 Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022), with three cells for a key.
 
-The table has `segments` + 2 segments of `segment_length` cells, and a cell holds a fingerprint. A key's 64-bit hash is
-mixed with the number of the seed to a number x. Its first cell is in one of the first `segments` segments, and its
+The table has `segments` + 2 segments of `segment_length` cells, and a cell holds a fingerprint. A key's 64-bit hash and
+the number of the seed are mixed into a number x. Its first cell is in one of the first `segments` segments, and its
 other two cells are in the two segments after that:
 
     x      = mix(hash + seed * GOLDEN mod 2^64), mix being the last step of MurmurHash3 x64
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _M64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, odd.
 _REMIX = 0xD6E8FEB86659FD93  # As in cells.py.
-_MOST_KEYS = 255  # Keys of one cell from which on a seed fails: the compiled twin counts in bytes.
-_BLOCK = 1 << 12  # Cells whose keys are removed before the next cells are looked at, for the caches.
+_MOST_KEYS = 255  # A seed fails once a cell has this many keys: the compiled twin counts them in a byte.
+_BLOCK = 1 << 12  # Number of cells that are processed together, to make use of the caches.
 MAX_SEGMENT = 1 << 18  # Cells of the longest segment: x gives 18 bits to each position in a segment.
 _MAX_CELLS = (1 << 32) - 1  # The compiled twin has 32-bit numbers of cells.
 
@@ -55,15 +55,15 @@ class _Shape:
 
     def __init__(self, fingerprint_bits: int, seed: int, segment_length: int, segments: int) -> None:
         self.prints = whole(fingerprint_bits, 8, 32, "a fingerprint must be 8, 16 or 32 bits long")
-        self.seed = whole(seed, 0, 0xFFFFFFFF, "seed is not a u32")
-        self.length = whole(segment_length, 1, MAX_SEGMENT, "a segment must have from 1 to 2^18 cells")
-        self.segments = whole(segments, 0, 0xFFFFFFFF, "segments is not a u32")
+        self.seed = whole(seed, 0, 0xFFFFFFFF, "seed must be from 0 to 2^32 - 1")
+        self.length = whole(segment_length, 1, MAX_SEGMENT, "a segment must have 1 to 2^18 cells")
+        self.segments = whole(segments, 0, 0xFFFFFFFF, "segments must be from 0 to 2^32 - 1")
         if self.prints not in (8, 16, 32):
-            raise ParameterError(f"a fingerprint must be 8, 16 or 32 bits long: {self.prints}")
+            raise ParameterError(f"a fingerprint must be 8, 16 or 32 bits long, not {self.prints}")
         if self.length & (self.length - 1):
-            raise ParameterError(f"the cells of a segment must be a power of two: {self.length}")
+            raise ParameterError(f"the number of cells in a segment must be a power of two, not {self.length}")
         if self.cells > _MAX_CELLS:
-            raise ParameterError(f"a table must have fewer than 2^32 cells: {self.cells}")
+            raise ParameterError(f"a table must have fewer than 2^32 cells, not {self.cells}")
 
     @property
     def cells(self) -> int:
@@ -98,8 +98,8 @@ class FuseCore:
     - `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.
     - `buffer` contains the fingerprints, little endian, and is used in place, not copied.
 
-    Raises ParameterError for a number out of range, another family, a key that is not 16 bytes long, or a buffer of
-    another size.
+    Raises ParameterError for a number out of range, a different family, a key that is not 16 bytes long, or a buffer of
+    the wrong size.
     """
 
     __slots__ = {
@@ -195,7 +195,7 @@ class FuseCore:
     def hash_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes:
         """Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.
 
-        The batch is as BloomFilter.update accepts it. Raises the errors of BloomFilter.contains_many.
+        Accepts the same batches as BloomFilter.update, and raises the same errors as BloomFilter.contains_many.
         """
         batch, _ = opened(keys, nulls, self._encode, self.encoding, padding)
         return b"".join(self._hash(key).to_bytes(8, "little") for key in batch if key is not None)
@@ -214,7 +214,7 @@ class _Wide:
 
 
 def _hash_function(family: Family, key: bytes, custom: Callable[[bytes], int] | None) -> Callable[[bytes], int]:
-    """Return the function from an encoded key to its 64-bit hash."""
+    """Return the function that maps an encoded key to its 64-bit hash."""
     if custom is not None:
         return lambda data: int.__and__(index(custom(data)), _M64)
     if family is Family.SIPHASH:
@@ -226,12 +226,12 @@ def _hash_function(family: Family, key: bytes, custom: Callable[[bytes], int] | 
 def _numbers(hashes: Buffer) -> Iterator[int]:
     raw = snapshot(hashes)
     if len(raw) % 8:
-        raise ParameterError(f"hashes must be 8 bytes long each, not {len(raw)} bytes in all")
+        raise ParameterError(f"hashes must be a multiple of 8 bytes long, not {len(raw)}")
     return (int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8))
 
 
 def fuse_merge(hashes: Buffer, /) -> bytes:
-    """Return the distinct hashes among `hashes`, 8 bytes each, in any order.
+    """Return the distinct hashes among `hashes`, 8 bytes each, in no particular order.
 
     Raises TypeError if the object is not bytes-like, and ParameterError if its size is not a multiple of 8.
     """
@@ -288,7 +288,7 @@ def _peeled(shape: _Shape, hashes: list[int]) -> tuple[list[int], list[int]]:
                 return order, sums
     for start in range(0, shape.cells, _BLOCK):
         queue = [at for at in range(start, min(start + _BLOCK, shape.cells)) if counts[at] == 1]
-        for at in queue:  # it grows
+        for at in queue:  # the queue grows in the meantime
             if counts[at] != 1:
                 continue
             order.append(at)

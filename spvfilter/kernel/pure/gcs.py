@@ -31,7 +31,7 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
     """Build the Golomb-coded set of the distinct `items`.
 
     Args:
-        items: The items, each bytes.
+        items: The items, as bytes.
         key: 16-byte SipHash key.
         p: P, the number of bits in a remainder, from 1 to 32.
         m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
@@ -43,7 +43,7 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
     key = _key(key, "key")
     distinct = set(snapshots(items, "items"))
     if len(distinct) > MAX_COMPACT_SIZE:
-        raise ParameterError(f"a set can contain at most {MAX_COMPACT_SIZE} items: {len(distinct)}")
+        raise ParameterError(f"a set can contain at most {MAX_COMPACT_SIZE} items")
     span = len(distinct) * m
     values = sorted(siphash24(item, key) * span >> 64 for item in distinct)
     return compact_size(len(distinct)) + rice_encode((value - last for last, value in pairwise((0, *values))), p)
@@ -160,7 +160,7 @@ class GcsQuery:
         return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
 
     def match_many(self, sets: Sequence[tuple[bytes, bytes]], p: int, m: int) -> bytes:
-        """Query many sets, and return one byte for each set: 1 if `match_any` is true for it, else 0.
+        """Query many sets, and return one byte for each set: 1 if `match_any` returns True for it, else 0.
 
         Args:
             sets: Pairs (key, data) of bytes.

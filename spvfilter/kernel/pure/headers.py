@@ -28,7 +28,7 @@ def header_hashes(headers: bytes, /) -> bytes:
 
 
 def linked_headers(headers: bytes, hashes: bytes, /) -> int:
-    """Return how many headers, from the first on, follow each other without a break.
+    """Return how many headers at the start follow each other without a break.
 
     Args:
         headers: The headers, 80 bytes each.
@@ -47,7 +47,7 @@ def linked_headers(headers: bytes, hashes: bytes, /) -> int:
 
 
 def header_bits(headers: bytes, /) -> list[tuple[int, int]]:
-    """Return the compact bits of headers, 80 bytes each, as runs: the bits, and the number of headers that have them.
+    """Return the compact bits of headers, 80 bytes each, as runs: the bits, and how many successive headers have them.
 
     Raises FormatError if the last header is truncated.
     """
@@ -66,7 +66,7 @@ def judge_headers(
     latest: int,
     /,
 ) -> tuple[int, int]:
-    """Return how many headers, from the first on, obey the rules, and how many of these are late.
+    """Return how many headers at the start obey the rules, and how many of these are late.
 
     A header is late if its time is more than `late_by` seconds after the header before it. The rules are:
 
@@ -84,12 +84,12 @@ def judge_headers(
         usual: Bits (u32 little endian) and target (32 bytes little endian) of headers that are not late.
         late: Bits and target of late headers.
         late_by: Seconds after the previous header beyond which a header is late.
-        least_version: Lowest version.
-        latest: Latest time (Unix time).
+        least_version: Lowest version that is allowed.
+        latest: Latest time that is allowed (Unix time).
 
     Raises:
         FormatError: The last header is truncated.
-        ParameterError: An argument has the wrong size, or a number that no header can have.
+        ParameterError: An argument has the wrong size, or is a number that no header can have.
     """
     headers, hashes = _with_hashes(headers, hashes)
     before = snapshot(times)
@@ -118,10 +118,10 @@ def judge_headers(
 
 
 def index_headers(headers: bytes, last: bytes, /) -> bytes:
-    """Return an index by hash of headers that follow each other.
+    """Return an index of successive headers, for looking them up by hash.
 
     The index consists of the first four bytes of each hash, in ascending order, and then the numbers of the headers in
-    the same order, u16 little endian. Headers with equal bytes are in the order of their numbers.
+    the same order, u16 little endian. Headers for which these bytes are equal are in the order of their numbers.
 
     Args:
         headers: 1 to 65,536 headers, 80 bytes each.
@@ -156,7 +156,7 @@ def join_indexes(indexes: Iterable[bytes], /) -> bytes:
 
 
 def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[int, int]]:
-    """Return where a header with this hash may be: positions in `indexes`, and the number of the header in that index.
+    """Return where a header with this hash may be, as pairs: the position of an index, and the header's number in it.
 
     An index is listed if it contains the first four bytes of the hash. Raises ParameterError if the hash has the wrong
     length, or if the bytes are not an index.
@@ -186,7 +186,7 @@ def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
     """
     hashes, header = snapshot(hashes), hash_of(previous)
     if len(hashes) % 32:
-        raise ParameterError(f"filter hashes must be 32 bytes each, not {len(hashes)} in all")
+        raise ParameterError(f"filter hashes must be a multiple of 32 bytes long, not {len(hashes)}")
     headers = []
     for at in range(0, len(hashes), 32):
         header = sha256d(hashes[at : at + 32] + header)
@@ -224,7 +224,7 @@ def _previous(headers: bytes, number: int) -> bytes:
 
 
 def _index_of(keys: Sequence[bytes]) -> bytes:
-    """Return the index of headers whose keys are given by their number."""
+    """Return the index of headers. `keys` contains the key of each header, in the order of their numbers."""
     order = sorted(range(len(keys)), key=keys.__getitem__)
     return b"".join([*(keys[number] for number in order), *(number.to_bytes(2, "little") for number in order)])
 
@@ -233,19 +233,19 @@ def _checked_index(index: bytes) -> int:
     """Return the number of headers in an index. Raises ParameterError for any other size."""
     count, left = divmod(len(index), _ENTRY)
     if left:
-        raise ParameterError(f"an index has {_ENTRY} bytes for each header, not {len(index)} in all")
+        raise ParameterError(f"an index must be a multiple of {_ENTRY} bytes long, not {len(index)}")
     return count
 
 
 def _entries(index: bytes) -> list[tuple[int, bytes]]:
-    """Return number and key of each header of an index."""
+    """Return the number and the key of each header in an index."""
     count = _checked_index(index)
     numbers = (int.from_bytes(index[at : at + 2], "little") for at in range(_KEY * count, len(index), 2))
     return [(number, index[_KEY * at : _KEY * at + _KEY]) for at, number in enumerate(numbers)]
 
 
 def _difficulty(given: bytes) -> tuple[int, int]:
-    """Return bits and target as integers."""
+    """Return the bits and the target as integers."""
     taken = snapshot(given)
     if len(taken) != 36:
         raise ParameterError(f"bits and target must be 36 bytes long, not {len(taken)}")

@@ -56,15 +56,15 @@ def hit_columns(
 ) -> list[tuple[int, bytes | None, bytes | None, bytes]]:
     """Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.
 
-    A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. `coinbase` has one bit for
-    each row, the height 32 bits, and each other number 64 bits. The time is in milliseconds. Empty and unknown texts
-    are null.
+    A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. For each row, `coinbase` takes
+    one bit, the height 32 bits, and every other number 64 bits. The time is in milliseconds. Empty or unknown text is
+    null.
 
     Args:
         blocks: Tuples (hash, height, time, packed) with the arguments of `hit_lines`.
         start: Number of hits to skip.
         rows: Largest number of rows.
-        is_binary: True if hashes are 32 bytes in display order; False if they are text in hex.
+        is_binary: True if hashes are 32 bytes in display order; False if they are hex text.
         label_places: Offsets of the labels, as for `hit_lines`.
         label_texts: The labels in UTF-8, as for `hit_lines`.
         p2pkh_version: Version byte of the network's P2PKH addresses.
@@ -72,7 +72,7 @@ def hit_columns(
         hrp: Human-readable part of the network's bech32 addresses.
 
     Raises:
-        FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.
+        FormatError: The bytes are not packed hits, or the label of a hit is outside `label_texts`.
         ParameterError: An argument is out of range, or an address cannot be encoded.
         TypeError: An argument has the wrong type.
         OverflowError: A column has more than 2,147,483,647 bytes.
@@ -89,8 +89,8 @@ def hit_columns(
         packed = snapshot(given[3])
         block = _Block(
             block_hash_of(given[0])[::-1],
-            None if given[1] is None else whole(given[1], 0, _MAX_HEIGHT, "not a height"),
-            1000 * whole(given[2], 0, MAX_U32, "not a time of a block"),
+            None if given[1] is None else whole(given[1], 0, _MAX_HEIGHT, "a height must be from 0 to 2^31 - 1"),
+            1000 * whole(given[2], 0, MAX_U32, "a block's time must be from 0 to 2^32 - 1"),
         )
         for hit in list(hits_in(packed)):  # all hits of a block are read before its first row is made
             if skip:
@@ -105,7 +105,7 @@ def hit_columns(
 
 
 def _checked(given: tuple[bytes, int | None, int, bytes]) -> tuple[bytes, int | None, int, bytes]:
-    """Return the argument. Raises TypeError if it is not a tuple of four items."""
+    """Return a block as it was given. Raises TypeError if it is not a tuple of four items."""
     if not isinstance(given, tuple) or len(given) != len(_Block._fields) + 1:
         raise TypeError(f"a block must be a tuple (hash, height, time, packed), not {type(given).__name__}")
     return given

@@ -23,8 +23,8 @@ _HEADER = struct.Struct("=8sIIQQQQQIIIIQ6I24x64s")
 _HEADER_SIZE = 192
 _ALIGNED = 64  # Sections start at multiples of this size.
 _GROUP, _PASSED = 16, 15  # Words of a group, and the position of its last word.
-_LIMIT = 13  # Numbers for each group at which an index grows.
-_REACH = 256  # Groups after which a lookup ends.
+_LIMIT = 13  # An index grows when it contains this many numbers per group.
+_REACH = 256  # Number of groups after which a lookup ends.
 _COIN = struct.Struct("<36sIqI")
 _NO_SCRIPT = 0xFFFFFFFF
 _MASK = (1 << 64) - 1
@@ -51,14 +51,18 @@ class Image:
         self.count: int = count
         """Number of entries."""
         _check(magic == _MAGIC, 0, "magic", "not the image of a watch table")
-        _check(order == _ORDER, 8, "byte order", "the image was made on a machine of another byte order")
-        _check(version == _VERSION, 12, "version", f"{version}, but this version of spvfilter reads {_VERSION}")
-        _check(size == len(raw), 16, "size", f"{size} bytes, but the image has {len(raw)}")
+        _check(order == _ORDER, 8, "byte order", "the image was made on a machine with a different byte order")
+        _check(
+            version == _VERSION, 12, "version", f"unsupported version {version} (only version {_VERSION} is supported)"
+        )
+        _check(size == len(raw), 16, "size", f"must be {len(raw)}, the number of bytes in the image, not {size}")
         most = MAX_ENTRY + 1
-        _check(count <= most, 56, "entries", f"{count}, but a table has at most {most}")
-        _check(full_count <= count, 64, "full keys", f"{full_count} of {count} entries")
-        _check(not groups & (groups - 1), 40, "groups", f"{groups} is not a power of two")
-        _check(not full_groups & (full_groups - 1), 48, "groups", f"{full_groups} is not a power of two")
+        _check(count <= most, 56, "entries", f"must be at most {most}, not {count}")
+        _check(
+            full_count <= count, 64, "full keys", f"must be at most {count}, the number of entries, not {full_count}"
+        )
+        _check(not groups & (groups - 1), 40, "groups", f"must be a power of two, not {groups}")
+        _check(not full_groups & (full_groups - 1), 48, "groups", f"must be a power of two, not {full_groups}")
         *starts, end = _layout(groups, full_groups, count, records, coins)
         _check(end == len(raw), 16, "size", "the sections do not fill the image")
         self._keys = struct.unpack("=8Q", key)
@@ -68,7 +72,7 @@ class Image:
         self._check_order()
 
     def _check_order(self) -> None:
-        """Raise FormatError unless the records follow each other, so that a small file has no large entries."""
+        """Raise FormatError unless the records follow each other, so that a small file cannot contain large entries."""
         at = [*map(self._offset, range(self.count + 1))]
         _check(
             all(map(operator.lt, at, at[1:])), self._offsets, "offset", "the records of the entries are not in order"
@@ -119,7 +123,7 @@ class Image:
         return None
 
     def _probe(self, index: tuple[int, int], hashed: int) -> Iterator[int]:
-        """Yield the numbers in an index that may have a hash."""
+        """Yield the numbers in an index whose entries may have the hash `hashed`."""
         start, groups = index
         group = hashed >> 16 & groups - 1
         for _ in range(_REACH):
@@ -140,13 +144,13 @@ class Image:
             _check(left >= _COIN.size, at, "coin", f"truncated: expected {_COIN.size} bytes, {left} left")
             outpoint, entry, value, size = _COIN.unpack_from(self._raw, at)
             sound = entry < self.count and value >= NO_VALUE
-            _check(sound, at, "coin", "not the entry and the value of a coin")
+            _check(sound, at, "coin", "the entry or the value of the coin is out of range")
             at, script = at + _COIN.size, None
             if size != _NO_SCRIPT:
                 _check(size <= end - at, at, "script", f"truncated: expected {size} bytes, {end - at} left")
                 script, at = bytes(self._raw[at : at + size]), at + size
             yield outpoint, WatchedCoin(entry, value, script)
-        _check(at == end, at, "coin", f"{end - at} bytes after the last coin")
+        _check(at == end, at, "coin", f"must be the last, but {end - at} bytes follow")
 
 
 def _check(is_sound: bool, offset: int, field: str, message: str) -> None:
@@ -250,7 +254,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, WatchedCoin]
     offsets, records, known, coins = [0], bytearray(), set[Entry](), [*coins]
     watched = {outpoint: coin.entry for outpoint, coin in coins}
     for number, (kind, value) in enumerate(entries):
-        _check(_is_sound(kind, value), number, "entry", "not an entry of a watch list")
+        _check(_is_sound(kind, value), number, "entry", "a watch list cannot contain this entry")
         records += record(kind, value)
         offsets.append(len(records))
         of_kind[kind] += 1

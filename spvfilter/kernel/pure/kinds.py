@@ -34,7 +34,7 @@ class KeyColumn(NamedTuple):
     rows: Callable[[int], Iterator[Key]]
     """Yields the keys.
 
-    The argument is the number of the first key in the caller's batch. Raises ColumnError if malformed.
+    The argument is the number of the first key in the caller's batch. Raises ColumnError if the column is malformed.
     """
 
 

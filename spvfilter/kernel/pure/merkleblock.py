@@ -40,7 +40,7 @@ def _count(reader: Reader, field: str, most: int, least: int) -> int:
     at = reader.at
     count = reader.compact_size(field)
     if count > most:
-        raise FormatError(f"{count}, at most {most}", offset=at, field=field)
+        raise FormatError(f"must be at most {most}, not {count}", offset=at, field=field)
     left = len(reader.raw) - reader.at
     if count * least > left:
         raise FormatError(
@@ -69,18 +69,24 @@ def extract_matches(
         ProofError: The tree is invalid. Its `cause` is the first Flaw, depth first and left before right.
         ParameterError: A hash is not 32 bytes long.
     """
-    root, total = hash_of(root), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
+    root, total = hash_of(root), whole(total, 0, 0xFFFFFFFF, "total must be from 0 to 2^32 - 1")
     hashes, flags = hashes_of(hashes, "hashes"), snapshot(flags)
     if not total:
         raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
     if total > MAX_BLOCK_TRANSACTIONS:
         raise ProofError(
-            f"{total} transactions, but a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS
+            f"a block has at most {MAX_BLOCK_TRANSACTIONS} transactions, not {total}", cause=Flaw.TOO_MANY_TRANSACTIONS
         )
     if len(hashes) > total:
-        raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)
+        raise ProofError(
+            f"the number of hashes ({len(hashes)}) exceeds the number of transactions ({total})",
+            cause=Flaw.TOO_MANY_HASHES,
+        )
     if 8 * len(flags) < len(hashes):
-        raise ProofError(f"{8 * len(flags)} flag bits for {len(hashes)} hashes", cause=Flaw.TOO_FEW_BITS)
+        raise ProofError(
+            f"the number of flag bits ({8 * len(flags)}) is less than the number of hashes ({len(hashes)})",
+            cause=Flaw.TOO_FEW_BITS,
+        )
     matched: list[ProvedTx] = []
     ambiguous = False
     bit = used = 0
@@ -110,9 +116,9 @@ def extract_matches(
 
     top = visit((total - 1).bit_length(), 0)  # the tree is at most 15 levels deep
     if (bit + 7) // 8 != len(flags):
-        raise ProofError(f"the tree uses {bit} of {8 * len(flags)} flag bits", cause=Flaw.UNUSED_BITS)
+        raise ProofError(f"the tree uses only {bit} of {8 * len(flags)} flag bits", cause=Flaw.UNUSED_BITS)
     if used != len(hashes):
-        raise ProofError(f"the tree uses {used} of {len(hashes)} hashes", cause=Flaw.UNUSED_HASHES)
+        raise ProofError(f"the tree uses only {used} of {len(hashes)} hashes", cause=Flaw.UNUSED_HASHES)
     if top != root:
         raise ProofError("the root of the tree is not the header's merkle root", cause=Flaw.WRONG_ROOT)
     return tuple(matched), ambiguous

@@ -64,15 +64,15 @@ def packed_hit(hit: Hit) -> bytes:
     """
     script = hit.script or b""
     if len(script) >= _NO_SCRIPT:
-        raise OverflowError("more than the kernel can count")
+        raise OverflowError("the data is larger than the kernel can handle")
     size = _NO_SCRIPT if hit.script is None else len(script)
     head = _HEAD.pack(hit.position, hit.n, hit.entry, size, hit.value, hit.fee, hit.spend, hit.txid)
     return head + (hit.outpoint if hit.spend else b"") + script
 
 
 def _checked(hit: Hit) -> Hit:
-    position = whole(hit.position, 0, MAX_U32, "not a position in a block")
-    n = whole(hit.n, 0, MAX_U32, "not the number of an output or input")
+    position = whole(hit.position, 0, MAX_U32, "a position in a block must be from 0 to 2^32 - 1")
+    n = whole(hit.n, 0, MAX_U32, "the number of an output or input must be from 0 to 2^32 - 1")
     txid, outpoint = snapshot(hit.txid), snapshot(hit.outpoint)
     if len(txid) != HASH_SIZE:
         raise ParameterError(f"a txid must be {HASH_SIZE} bytes long, not {len(txid)}")
@@ -82,8 +82,11 @@ def _checked(hit: Hit) -> Hit:
         raise ParameterError(f"the outpoint of an output must be its txid and number, not {outpoint.hex()}")
     script = None if hit.script is None else snapshot(hit.script)
     if script is not None and len(script) >= _NO_SCRIPT:
-        raise ParameterError(f"a script of {len(script)} bytes")
-    value, fee = (whole(number, NO_VALUE, MAX_VALUE, "not a value in satoshi") for number in (hit.value, hit.fee))
+        raise ParameterError(f"a script must be shorter than 2^32 - 1 bytes, not {len(script)} bytes long")
+    value, fee = (
+        whole(number, NO_VALUE, MAX_VALUE, "a value or fee must be at least 0 satoshi, or -1 if it is not known")
+        for number in (hit.value, hit.fee)
+    )
     return Hit(
         bool(hit.spend),
         position,
@@ -92,7 +95,7 @@ def _checked(hit: Hit) -> Hit:
         outpoint,
         value,
         script,
-        whole(hit.entry, 0, MAX_ENTRY, "not the number of an entry"),
+        whole(hit.entry, 0, MAX_ENTRY, "the number of an entry must be from 0 to 2^31 - 2"),
         fee,
     )
 
@@ -105,13 +108,19 @@ def _walk(packed: bytes) -> Iterator[tuple[int, Hit]]:
         _check_left(at, _HEAD.size, end, "hit")
         position, n, entry, size, value, fee, spend, txid = _HEAD.unpack_from(packed, at)
         if entry > MAX_ENTRY:
-            raise FormatError(f"not the number of an entry: {entry}", offset=at + _ENTRY_AT, field="entry")
+            raise FormatError(f"must be at most 2^31 - 2, not {entry}", offset=at + _ENTRY_AT, field="entry")
         if value < NO_VALUE:
-            raise FormatError(f"not a value in satoshi: {value}", offset=at + _VALUE_AT, field="value")
+            raise FormatError(
+                f"must be at least 0 satoshi, or -1 if it is not known, not {value}",
+                offset=at + _VALUE_AT,
+                field="value",
+            )
         if fee < NO_VALUE:
-            raise FormatError(f"not a value in satoshi: {fee}", offset=at + _FEE_AT, field="fee")
+            raise FormatError(
+                f"must be at least 0 satoshi, or -1 if it is not known, not {fee}", offset=at + _FEE_AT, field="fee"
+            )
         if spend > 1:
-            raise FormatError(f"neither 0 nor 1: {spend}", offset=at + _SPEND_AT, field="spend")
+            raise FormatError(f"must be 0 or 1, not {spend}", offset=at + _SPEND_AT, field="spend")
         at += _HEAD.size
         outpoint = txid + n.to_bytes(4, "little")
         if spend:
@@ -127,12 +136,12 @@ def _walk(packed: bytes) -> Iterator[tuple[int, Hit]]:
 
 
 def hits_in(packed: bytes) -> Iterator[Hit]:
-    """Yield packed hits. Raises FormatError."""
+    """Yield the hits in packed bytes. Raises FormatError if the bytes are malformed."""
     return (hit for _, hit in _walk(packed))
 
 
 def block_hash_of(given: object) -> bytes:
-    """Return the snapshot of a block hash. Raises ParameterError unless it is 32 bytes long."""
+    """Return a block hash as bytes. Raises ParameterError unless it is 32 bytes long."""
     block_hash = snapshot(given)
     if len(block_hash) != HASH_SIZE:
         raise ParameterError(f"a block hash must be {HASH_SIZE} bytes long, not {len(block_hash)}")
@@ -150,7 +159,7 @@ def unpack_hits(packed: bytes, /) -> list[Hit]:
 
 
 def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
-    """Return the sums of the hits of each entry, in the order of entries.
+    """Return the sums over the hits of each entry, in the order of the entries.
 
     Returns:
         Tuples (entry, matches, received, spent, unknown): the number of hits, the satoshi of the outputs, the satoshi
@@ -191,7 +200,7 @@ def is_ascending(numbers: Buffer, /) -> bool:
     """
     raw = snapshot(numbers)
     if len(raw) % _U32.size:
-        raise ParameterError(f"numbers must be 4 bytes each, not {len(raw)} bytes in all")
+        raise ParameterError(f"numbers must be a multiple of 4 bytes long, not {len(raw)}")
     found = memoryview(raw).cast("I")
     return all(map(operator.lt, found, found[1:]))
 
@@ -207,7 +216,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
         sums: A writable buffer with the numbers of all entries.
 
     Returns:
-        The index of each satoshi sum that reached 2**64 and wrapped around, once for each time.
+        The index of each satoshi sum that reached 2**64 and wrapped around, once for each time that it did.
 
     Raises:
         FormatError: The bytes are not packed hits. The sums are unchanged.
@@ -241,7 +250,7 @@ def check_sums(size: int) -> None:
 
 
 def _writable(sums: Buffer) -> memoryview:
-    """Return the bytes of a writable buffer. Raises TypeError, BufferError."""
+    """Return the bytes of a writable buffer. Raises TypeError or BufferError if it is not one."""
     view = memoryview(sums)
     if view.readonly or not view.c_contiguous:
         raise BufferError("Object is not writable.")
@@ -294,7 +303,7 @@ def hit_lines(
         hrp: Human-readable part of the network's bech32 addresses.
 
     Raises:
-        FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.
+        FormatError: The bytes are not packed hits, or the label of a hit is outside `label_texts`.
         ParameterError: An argument is out of range, or an address cannot be encoded.
         TypeError: An argument has the wrong type.
     """
@@ -302,8 +311,8 @@ def hit_lines(
     write = _csv_line if whole(form, 0, 1, "a form must be 0 or 1") == 0 else _json_line
     places, texts = snapshot(label_places), snapshot(label_texts)
     shown_hash = block_hash_of(block_hash)[::-1].hex()
-    high = None if height is None else whole(height, 0, MAX_U32, "not a height")
-    seconds = whole(time, 0, MAX_U32, "not a time of a block")
+    high = None if height is None else whole(height, 0, MAX_U32, "a height must be from 0 to 2^32 - 1")
+    seconds = whole(time, 0, MAX_U32, "a block's time must be from 0 to 2^32 - 1")
     block = _Block(shown_hash, "" if high is None else str(high), str(seconds), utc_of(seconds))
     check_network(p2pkh_version, p2sh_version, hrp)
     hits = list(hits_in(packed))
@@ -319,7 +328,7 @@ def hit_lines(
 
 
 def label_of(places: bytes, texts: bytes, entry: int) -> bytes:
-    """Return the label of an entry, or "" if it has none. Raises FormatError if it is outside the texts."""
+    """Return the label of an entry, or "" if it has none. Raises FormatError if it is outside `texts`."""
     numbers = memoryview(places)[: len(places) // 8 * 8].cast("I")
     place = bisect_left(numbers[::2], entry)
     if place == len(numbers) // 2 or numbers[2 * place] != entry:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def _heads(kind: bytes) -> list[bytes]:
-    """Return the prefixes of values in the input of a checksum, by the length of the value."""
+    """Return, for each length, the prefix that a value of that length gets in the input of a checksum."""
     return [kind + size.to_bytes(8, "little") for size in range(256)]
 
 

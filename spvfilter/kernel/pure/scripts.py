@@ -40,7 +40,7 @@ def _witness_name(script: bytes) -> str:
 
 
 def next_op(script: bytes, at: int) -> tuple[int, bytes, int] | None:
-    """Return the opcode at a byte, its data and the offset after it, or None if it is missing or truncated."""
+    """Return the opcode at byte `at`, its data and the offset after it, or None if it is missing or truncated."""
     if at >= len(script):
         return None
     opcode = script[at]
@@ -69,7 +69,7 @@ def _is_push_only(script: bytes) -> bool:
 
 
 def _is_multisig(script: bytes) -> bool:
-    """Return True for m keys of n, with 1 ≤ m ≤ n ≤ 20 (Core MatchMultisig)."""
+    """Return True for a bare multisig script of m of n keys, with 1 ≤ m ≤ n ≤ 20 (Core MatchMultisig)."""
     if not script or script[-1] != _OP_CHECKMULTISIG:
         return False
     first = op = next_op(script, 0)

@@ -1,4 +1,4 @@
-"""A growing series of bit arrays that form one set: the kernel of scalable Bloom filters, readable reference."""
+"""A growing series of bit arrays that form one set: the kernel of scalable Bloom filters (readable reference)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SeriesCore:
             raise TypeError("a series can be initialized only once")
         made = tuple(slices)
         if not 1 <= len(made) <= MAX_SLICES:
-            raise ParameterError(f"a series must have from 1 to {MAX_SLICES} slices, not {len(made)}")
+            raise ParameterError(f"a series must have 1 to {MAX_SLICES} slices, not {len(made)}")
         for slice in made:
             _check(made[0], slice)
         self._slices = made
@@ -103,8 +103,8 @@ class SeriesCore:
     def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.
 
-        Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have
-        been added.
+        Raises the same errors as BloomFilter.update, and CapacityError if there is no room. The keys before the error
+        have been added.
         """
         return sum(
             self._add(key)

@@ -1,4 +1,4 @@
-"""Silent payments (BIP-352): the keys of its inputs that a transaction reveals, and its taproot outputs.
+"""Silent payments (BIP-352): the input keys that a transaction reveals, and its taproot outputs.
 
 This is the readable reference. It does no curve arithmetic; the owner of a scan key computes with the keys.
 """

@@ -81,7 +81,7 @@ class WatchTable:
         # the entries after those of the image
         self._kinds = bytearray()
         self._values: list[bytes] = []
-        self._numbers: tuple[dict[bytes, int], ...] = tuple({} for _ in EntryKind)  # by kind: number of each value
+        self._numbers: tuple[dict[bytes, int], ...] = tuple({} for _ in EntryKind)  # numbers of the values, by kind
         self._coins: dict[bytes, WatchedCoin] = {}
         for outpoint, coin in self._image.coins():
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
@@ -94,8 +94,8 @@ class WatchTable:
     def add(self, kind: EntryKind, value: bytes, /) -> int:
         """Add an entry, and return its number, from 0. An existing entry keeps its number.
 
-        Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64
-        bytes, and an unknown type of script.
+        Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64 bytes long,
+        and an unknown script type.
         """
         kind, value = EntryKind(kind), snapshot(value)
         _check_entry(kind, value)
@@ -143,7 +143,7 @@ class WatchTable:
         """Return the kind and the bytes of an entry. Raises IndexError if no entry has this number."""
         number = operator.index(number)
         if not 0 <= number < len(self):
-            raise IndexError(f"no entry {number}")
+            raise IndexError(f"there is no entry {number}")
         if number < self._image.count:
             return self._image.entry(number)
         number -= self._image.count
@@ -166,13 +166,13 @@ class WatchTable:
         Raises:
             ParameterError: A number is not between 0 and 2^32 - 1.
         """
-        first = whole(first, 0, 0xFFFFFFFF, "not the number of an entry")
-        most = whole(most, 0, 0xFFFFFFFF, "not a number of entries")
+        first = whole(first, 0, 0xFFFFFFFF, "the number of an entry must be from 0 to 2^32 - 1")
+        most = whole(most, 0, 0xFFFFFFFF, "a number of entries must be from 0 to 2^32 - 1")
         found = map(self.entry, range(first, min(first + most, len(self))))
         return b"".join(bytes((kind,)) + len(value).to_bytes(4, "little") + value for kind, value in found)
 
     def image(self) -> memoryview | None:
-        """Return the image over which the table was opened, or None without an image or after a change to the table."""
+        """Return the image over which the table was opened, or None if there was none or the table has changed."""
         return self._given
 
     def image_size(self) -> int:
@@ -317,9 +317,9 @@ class WatchTable:
         """
         chunk, at = snapshot(chunk), offset(at)
         check_network(p2pkh_version, p2sh_version, hrp)
-        whole(jobs, 1, _MOST_JOBS, "not a number of threads")
+        whole(jobs, 1, _MOST_JOBS, "the number of threads must be from 1 to 256")
         if at > len(chunk):
-            raise IndexError(f"byte {at} of {len(chunk)}")
+            raise IndexError(f"the offset must be at most {len(chunk)}, the size of the chunk, not {at}")
         return 0, 0, []
 
     def script_totals(
@@ -340,20 +340,23 @@ class WatchTable:
         entry.
 
         Args:
-            sums: The sums of entries in the format of `add_hit_sums`, from the entry `first` on.
+            sums: The sums of entries in the format of `add_hit_sums`, starting with the entry `first`.
             first: Number of the first entry.
             label_places: Offsets of the labels, as for `hit_lines`.
-            label_texts: The labels as cells of CSV, as for `hit_lines`.
+            label_texts: The labels as CSV cells, as for `hit_lines`.
             p2pkh_version: Version byte of the network's P2PKH addresses.
             p2sh_version: Version byte of the network's P2SH addresses.
             hrp: Human-readable part of the network's bech32 addresses.
 
         Raises:
-            FormatError: The label of an entry is outside the texts.
+            FormatError: The label of an entry is outside `label_texts`.
             ParameterError: An argument is out of range, or an address cannot be encoded.
             TypeError: An argument has the wrong type.
         """
-        numbers, number = snapshot(sums), whole(first, 0, MAX_ENTRY, "not the number of an entry")
+        numbers, number = (
+            snapshot(sums),
+            whole(first, 0, MAX_ENTRY, "the number of an entry must be from 0 to 2^31 - 2"),
+        )
         places, texts = snapshot(label_places), snapshot(label_texts)
         check_network(p2pkh_version, p2sh_version, hrp)
         check_sums(len(numbers))
@@ -657,13 +660,13 @@ def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
 def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
     """Return the items as a list of `count` items.
 
-    None stands for `count` Nones. Raises ParameterError for any other number.
+    If `items` is None, each item is None. Raises ParameterError if the number of items is not `count`.
     """
     if items is None:
         return [None] * count
     listed = list(items)
     if len(listed) != count:
-        raise ParameterError(f"{len(listed)} undo records for {count} {of}")
+        raise ParameterError(f"the number of undo records ({len(listed)}) must equal the number of {of} ({count})")
     return listed
 
 
@@ -719,12 +722,14 @@ def _check_outpoint(value: bytes) -> None:
 
 
 def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, WatchedCoin]:
-    """Return an outpoint and its coin after checking the arguments. Raises TypeError, ParameterError."""
+    """Return an outpoint and its coin after checking the arguments. Raises TypeError or ParameterError."""
     outpoint = snapshot(outpoint)
     _check_outpoint(outpoint)
     script = None if script is None else snapshot(script)
-    entry = whole(entry, 0, MAX_ENTRY, "not the number of an entry")
-    return outpoint, WatchedCoin(entry, whole(value, NO_VALUE, MAX_VALUE, "not a value in satoshi"), script)
+    entry = whole(entry, 0, MAX_ENTRY, "the number of an entry must be from 0 to 2^31 - 2")
+    return outpoint, WatchedCoin(
+        entry, whole(value, NO_VALUE, MAX_VALUE, "a value must be at least 0 satoshi, or -1 if it is not known"), script
+    )
 
 
 def _joined(old: WatchedCoin | None, new: WatchedCoin) -> WatchedCoin:

@@ -2,7 +2,7 @@
 
 - A coinbase is the first transaction of its block. It has no row in the inputs table.
 - Timestamps are in milliseconds of Unix time, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
-- Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
+- Columns that need undo data are null without it: `type`, `value`, `address`, `spent_script` and
   `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
 - `items` contains the inputs of each transaction, then its outputs. Its times are in seconds, and its types are names.
 - `content_type`, `content_size` and `content_hash` are those of the first inscription in an input's witness.
@@ -32,7 +32,7 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_MONEY
 
 _HEADER = struct.Struct("<i32s32sIII")  # Version, previous hash, merkle root, time, bits, nonce.
 _I32, _U32 = struct.Struct("<i"), struct.Struct("<I")
-_LONGEST = 0x7FFFFFFF  # Bytes of a column: its offsets are int32.
+_LONGEST = 0x7FFFFFFF  # Most bytes in a column: its offsets are int32.
 _NULLDATA = SCRIPT_TYPES.index("nulldata")
 _OP_RETURN, _OP_1NEGATE, _OP_1, _OP_16 = b"\x6a", 0x4F, 0x51, 0x60
 
@@ -51,11 +51,11 @@ class _Block:
     stripped: int
 
     def header(self, field: int) -> int:
-        """An integer of the header."""
+        """Return an integer in the header."""
         return int(_HEADER.unpack_from(self.raw)[field])
 
     def hash_at(self, at: int) -> bytes:
-        """A hash of the header in display order."""
+        """Return a hash in the header, in display order."""
         return self.raw[at : at + 32][::-1]
 
     def hash(self) -> bytes:
@@ -76,7 +76,7 @@ class _Tx:
     coins: list[tuple[PackedCoin, int]] | None
     paid: int
     entries: Mapping[tuple[bool, int], int]
-    """The hits in the transaction: (True for an input, number of the input or output), and the lowest entry."""
+    """The lowest entry for each hit, keyed by (True for an input, number of the input or output)."""
 
     def hash(self) -> bytes:
         return _displayed(txid(self.block.raw, self.span))
@@ -113,7 +113,7 @@ class _Input:
     coin: tuple[PackedCoin, int] | None
 
     def script(self) -> bytes | None:
-        """The script that the input spends."""
+        """Return the script that the input spends."""
         return None if self.coin is None else script_of(*self.coin)
 
     def type(self) -> int | None:
@@ -133,11 +133,11 @@ class _Input:
         return None if self.coin is None else self.coin[0].code >> 1 or None
 
     def inscription(self) -> Inscription:
-        """The inscription in the witness, with 0 envelopes if there is none."""
+        """Return the inscription in the witness, with 0 envelopes if there is none."""
         return inscription_in(leaf_script(self.witness) or b"") or Inscription(0, None, None)
 
     def content_type(self) -> str | None:
-        """The content type of the inscription, or None unless it is printable ASCII."""
+        """Return the content type of the inscription, or None unless it is printable ASCII."""
         found = self.inscription().content_type
         return found.decode() if found is not None and all(0x20 <= byte < 0x7F for byte in found) else None
 
@@ -348,7 +348,7 @@ def block_columns(
     hits: Iterable[bytes] | None,
     /,
 ) -> list[tuple[int, bytes | None, bytes | None, bytes]]:
-    """Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.
+    """Return columns of the tables of some blocks: blocks, transactions, inputs, outputs and items.
 
     A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. Validity is None if every row
     has a value. Offsets are None if all values have the same size.
@@ -366,23 +366,28 @@ def block_columns(
     Raises:
         FormatError: A block is malformed, as in walk_block, or pays an amount out of range; or hits are malformed or
             belong to another block.
-        UndoError: An undo record does not fit its block.
+        UndoError: An undo record does not belong to its block.
         ParameterError: The numbers of items differ, a column does not exist, or a height or a network is out of range.
         OverflowError: A column has more than 2,147,483,647 bytes.
     """
     raws = snapshots(blocks, "blocks")
     given = [None] * len(raws) if records is None else list(records)
     if len(given) != len(raws):
-        raise ParameterError(f"{len(given)} undo records for {len(raws)} blocks")
+        raise ParameterError(f"the number of undo records ({len(given)}) must equal the number of blocks ({len(raws)})")
     beside = [None if record is None else snapshot(record) for record in given]
-    at = [whole(height, NO_HEIGHT, 0x7FFFFFFF, "not a height") for height in heights]
+    at = [
+        whole(height, NO_HEIGHT, 0x7FFFFFFF, "a height must be from 0 to 2^31 - 1, or -1 if it is not known")
+        for height in heights
+    ]
     if len(at) != len(raws):
-        raise ParameterError(f"{len(at)} heights for {len(raws)} blocks")
+        raise ParameterError(f"the number of heights ({len(at)}) must equal the number of blocks ({len(raws)})")
     wanted = [ColumnRows.named(name) for name in columns]
     check_network(p2pkh_version, p2sh_version, hrp)
     found = [None] * len(raws) if hits is None else snapshots(hits, "hits")
     if len(found) != len(raws):
-        raise ParameterError(f"hits of {len(found)} blocks for {len(raws)} blocks")
+        raise ParameterError(
+            f"the number of items in hits ({len(found)}) must equal the number of blocks ({len(raws)})"
+        )
     for raw, record, height, packed in zip(raws, beside, at, found, strict=True):
         _add_block(raw, record, height, wanted, (p2pkh_version, p2sh_version, hrp), packed)
     return [(made.length, made.validity, made.offsets, made.data) for made in map(ColumnRows.packed, wanted)]
@@ -417,7 +422,7 @@ class ColumnRows:
         if isinstance(value, (bytes, str)):
             self._size += len(value)  # text is ASCII
             if self._size > _LONGEST:
-                raise OverflowError("more than the kernel can count")
+                raise OverflowError("the data is larger than the kernel can handle")
         self._values.append(value)
 
     def packed(self) -> ColumnBuffers:
@@ -466,7 +471,7 @@ def _add_block(
     """Add the rows of a block to the columns that are wanted."""
     if len(raw) > MAX_BLOCK_SIZE:
         raise FormatError(
-            f"{len(raw)} bytes, but a block has at most {MAX_BLOCK_SIZE}", offset=MAX_BLOCK_SIZE, field="block"
+            f"must be at most {MAX_BLOCK_SIZE} bytes long, not {len(raw)}", offset=MAX_BLOCK_SIZE, field="block"
         )
     txs = list(walk_block(raw))
     paid = [_paid(raw, span) for span in txs]
@@ -509,7 +514,7 @@ def _add_tx(tx: _Tx, by_table: dict[str, list[ColumnRows]]) -> None:
 
 
 def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, dict[tuple[bool, int], int]]:
-    """Return the inputs and outputs with hits by the number of their transaction, and the lowest entry of each.
+    """Return, for each transaction number, the inputs and outputs with hits, and the lowest entry of each.
 
     Raises FormatError if the hits are malformed or belong to another block.
     """
@@ -523,10 +528,10 @@ def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, dict[tup
                 of_tx, item = found.setdefault(hit.position, {}), (hit.spend, hit.n)
                 of_tx[item] = min(of_tx.get(item, hit.entry), hit.entry)
                 continue
-        raise FormatError("a hit in another block", offset=0, field="hits")
+        raise FormatError("a hit belongs to a different block", offset=0, field="hits")
     txids = {position: txid(raw, txs[position]) for position in found}
     if any(txids[hit.position] != hit.txid for hit in several):
-        raise FormatError("a hit in another block", offset=0, field="hits")
+        raise FormatError("a hit belongs to a different block", offset=0, field="hits")
     return found
 
 

@@ -11,7 +11,7 @@ from spvfilter.kernel.pure.arguments import offset, snapshot, whole
 _BOOL, _I8, _I16, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 2, 3, 4, 6, 7, 8, 9, 10, 11, 12
 _DEEPEST = 16  # Deepest nesting (our choice); a footer has about 6 levels.
 _LONGEST = 10  # Bytes of the longest 64-bit varint.
-_MOST = 15  # The types have 4 bits.
+_MOST = 15  # Types are 4-bit numbers.
 
 
 class _MalformedError(Exception):

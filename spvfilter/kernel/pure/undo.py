@@ -27,7 +27,7 @@ MIN_COIN_SIZE = 3  # Bytes of the smallest coin: code, amount and script type, 1
 _U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _P = 2**256 - 2**32 - 977  # The prime of secp256k1's field.
 _SPECIAL = (20, 20, 32, 32, 32, 32)  # Bytes after the type of a script, for types below 6.
-_TOO_LONG = b"\x6a"  # Core replaces a script above MAX_SCRIPT_SIZE, which nothing can spend, by OP_RETURN.
+_TOO_LONG = b"\x6a"  # Core replaces a script above MAX_SCRIPT_SIZE, which nothing can spend, with OP_RETURN.
 
 
 class PackedCoin(NamedTuple):
@@ -95,8 +95,8 @@ def read_varint(raw: bytes, at: int, most: int, field: str) -> tuple[int, int]:
             break
         number += 1
     else:
-        raise UndoError("truncated: no end of the number", offset=at, field=field)
-    raise UndoError(f"above the limit {most}", offset=at, field=field)
+        raise UndoError("truncated within a number", offset=at, field=field)
+    raise UndoError(f"must be at most {most}", offset=at, field=field)
 
 
 def expanded_amount(packed: int) -> int | None:
@@ -121,7 +121,7 @@ def read_coin(undo: bytes, at: int) -> tuple[PackedCoin, int]:
     packed, kind_at = read_varint(undo, cursor, _U64, "undo amount")
     value = expanded_amount(packed)
     if value is None:
-        raise UndoError("more than 21 million coins", offset=cursor, field="undo amount")
+        raise UndoError("must be at most 21 million coins", offset=cursor, field="undo amount")
     kind, cursor = read_varint(undo, kind_at, _U32, "undo script type")
     size = _SPECIAL[kind] if kind < len(_SPECIAL) else kind - len(_SPECIAL)
     end = cursor + size
@@ -209,7 +209,9 @@ def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[lis
         raise UndoError("does not match the record and the previous block", offset=size, field="undo check")
     total, cursor = read_count(undo, 0, 1, "undo transaction count")
     if total != len(txs) - 1:
-        raise UndoError(f"{total}, but the block has {len(txs) - 1}", offset=0, field="undo transaction count")
+        raise UndoError(
+            f"must be {len(txs) - 1}, as in the block, not {total}", offset=0, field="undo transaction count"
+        )
     spent: list[list[tuple[PackedCoin, int]]] = [[]]
     for position in range(1, len(txs)):
         coins, cursor = _coins_of_tx(undo, cursor, raw, txs[position], position)
@@ -224,7 +226,9 @@ def _coins_of_tx(
     count, cursor = read_count(undo, start, MIN_COIN_SIZE, "undo input count")
     if count != len(tx.inputs):
         raise UndoError(
-            f"{count}, but transaction {position} has {len(tx.inputs)}", offset=start, field="undo input count"
+            f"must be {len(tx.inputs)}, as in transaction {position}, not {count}",
+            offset=start,
+            field="undo input count",
         )
     coins, total = [], 0
     for _ in range(count):

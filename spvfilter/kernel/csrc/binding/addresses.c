@@ -49,7 +49,7 @@ bool spv_take_form(const spv_state *state, PyObject *const *arguments, spv_addre
 
 PyObject *spv_refuse_hrp(const spv_state *state, PyObject *hrp, size_t unfit) {
     if (unfit != SPV_HRP_UNFIT)
-        return PyErr_Format(state->ParameterError, "%zu characters, but bech32 has at most %d", unfit, SPV_MAX_ADDRESS);
+        return PyErr_Format(state->ParameterError, "a bech32 string must be at most %d characters long, not %zu", SPV_MAX_ADDRESS, unfit);
     PyObject *shown = PyUnicode_Substring(hrp, 0, 100);
     if (shown)
         PyErr_Format(state->ParameterError, "a human-readable part must be lower-case printable ASCII, not %R", shown);
@@ -121,7 +121,7 @@ static PyObject *addresses_of(const spv_state *state, PyObject *held[2], PyObjec
     if (!spv_take_form(state, arguments + 2, &form))
         return NULL;
     if (!offsets_fit(offsets, scripts.size))
-        return PyErr_Format(state->ParameterError, "%zu bytes of offsets do not fit %zu bytes of scripts", offsets.size, scripts.size);
+        return PyErr_Format(state->ParameterError, "the offsets (%zu bytes) do not match the scripts (%zu bytes)", offsets.size, scripts.size);
     const size_t rows = offsets.size / 4 - 1;
     bool broken = false;
     for (size_t at = 0; at < rows && !status && !broken;) {

@@ -41,7 +41,7 @@ bool spv_check_iterable(PyObject *object, const char *argument, const char *want
 
 static PyObject *copied(PyObject *object) {
     PyObject *bytes;
-#ifdef Py_GIL_DISABLED /* a writer that locks the object waits; a bytearray locks itself from 3.14 on, before that the copy may be torn */
+#ifdef Py_GIL_DISABLED /* a writer that locks the object waits; a bytearray locks itself in 3.14 and later; with earlier versions the copy may be torn */
     Py_BEGIN_CRITICAL_SECTION(object);
     bytes = PyBytes_FromObject(object);
     Py_END_CRITICAL_SECTION();
@@ -184,14 +184,14 @@ bool spv_whole(const spv_state *state, PyObject *object, long long least, long l
     *number = PyLong_AsLongLongAndOverflow(whole, &overflow);
     const bool fits = !overflow && *number >= least && *number <= most;
     if (!fits)
-        PyErr_Format(state->ParameterError, "%s: %S", range, whole);
+        PyErr_Format(state->ParameterError, "%s, not %S", range, whole);
     Py_DECREF(whole);
     return fits;
 }
 
 bool spv_offset(const spv_state *state, PyObject *object, size_t *offset) {
     long long number;
-    if (!spv_whole(state, object, 0, PY_SSIZE_T_MAX, "not an offset", &number))
+    if (!spv_whole(state, object, 0, PY_SSIZE_T_MAX, "an offset or a count must be from 0 to sys.maxsize", &number))
         return false;
     *offset = (size_t)number;
     return true;

@@ -27,7 +27,7 @@ static bool take_family(const spv_state *state, PyObject *const *arguments, fami
     if (!is_key(taken->parent, taken->full))
         PyErr_SetString(state->ParameterError, "the parent must be a compressed public key of 33 bytes");
     else if (size % SPV_TWEAK)
-        PyErr_Format(state->ParameterError, "the tweaks must be 32 bytes long each, not %zu bytes together", size);
+        PyErr_Format(state->ParameterError, "the tweaks must be a multiple of 32 bytes long, not %zu", size);
     else
         return true;
     return false;

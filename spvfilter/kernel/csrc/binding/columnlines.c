@@ -63,7 +63,7 @@ static bool take_column(const spv_state *state, PyObject *given, size_t number, 
     long long rows = 0;
     if (!PyTuple_Check(given) || PyTuple_Size(given) != PARTS)
         return spv_refuse_type("a column must be a tuple of four items, not %U", given);
-    if (!spv_whole(state, PyTuple_GetItem(given, 0), 0, INT32_MAX, "not a number of rows", &rows))
+    if (!spv_whole(state, PyTuple_GetItem(given, 0), 0, INT32_MAX, "a number of rows must be from 0 to 2^31 - 1", &rows))
         return false;
     if (!number)
         of->rows = (size_t)rows;
@@ -97,7 +97,7 @@ static bool take_lists(const spv_state *state, PyObject *names, PyObject *layout
         if (!take_layout(state, PyList_GetItem(layouts, (Py_ssize_t)i), &of->columns[i]))
             return false;
     if (count != kinds || kinds != given) {
-        PyErr_Format(state->ParameterError, "%zu names and %zu layouts for %zu columns", count, kinds, given);
+        PyErr_Format(state->ParameterError, "the numbers of names (%zu), layouts (%zu) and columns (%zu) must be equal", count, kinds, given);
         return false;
     }
     of->count = count;

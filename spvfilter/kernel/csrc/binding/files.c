@@ -16,7 +16,9 @@ static bool take_numbers(const spv_state *state, PyObject *const arguments[4], s
     PyObject *key = spv_snapshot(arguments[3]);
     if (!key)
         return false;
-    const char *expected = most == SPV_MAX_BLOCK_SIZE ? "not the size of a block" : "not the size of an undo record";
+    static const char of_block[] = "the size of a block must be from 0 to 4000000 bytes";
+    static const char of_record[] = "the size of an undo record must be from 0 to 250000000 bytes";
+    static const char start[] = "an offset in a file must be from 0 to sys.maxsize minus the largest size";
     const size_t key_size = spv_size(key);
     const bool sound = !key_size || key_size == SPV_FILE_KEY_SIZE;
     memset(place->key, 0, sizeof place->key);
@@ -25,9 +27,9 @@ static bool take_numbers(const spv_state *state, PyObject *const arguments[4], s
     else
         PyErr_Format(state->ParameterError, "a key must be %d bytes long or empty, not %zu", SPV_FILE_KEY_SIZE, key_size);
     Py_DECREF(key);
-    if (!sound || !spv_whole(state, arguments[0], 0, INT_MAX, "not a file descriptor", &descriptor)
-        || !spv_whole(state, arguments[1], 0, PY_SSIZE_T_MAX - (long long)most, "not an offset in a file", &offset)
-        || !spv_whole(state, arguments[2], 0, (long long)most, expected, &size))
+    if (!sound || !spv_whole(state, arguments[0], 0, INT_MAX, "a file descriptor must be from 0 to 2^31 - 1", &descriptor)
+        || !spv_whole(state, arguments[1], 0, PY_SSIZE_T_MAX - (long long)most, start, &offset)
+        || !spv_whole(state, arguments[2], 0, (long long)most, most == SPV_MAX_BLOCK_SIZE ? of_block : of_record, &size))
         return false;
     place->descriptor = (int)descriptor;
     place->offset = (uint64_t)offset;

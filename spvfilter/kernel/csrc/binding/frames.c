@@ -4,7 +4,7 @@
 
 #include "block/frames.h"
 
-enum { LONG = 1 << 16 }; /* bytes of a payload whose checksum takes some 50 µs: from here on the GIL is released */
+enum { LONG = 1 << 16 }; /* bytes of a payload whose checksum takes about 50 µs: for as many or more the GIL is released */
 
 static bool is_sound(PyObject *stream, size_t at, const uint8_t *magic, spv_frame *frame) {
     const uint8_t *head = spv_data(stream) + at;

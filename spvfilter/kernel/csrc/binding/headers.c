@@ -208,7 +208,7 @@ static PyObject *index_headers(PyObject *self, PyObject *const *arguments, Py_ss
 static bool is_index(const spv_state *state, PyObject *index) {
     const size_t size = spv_size(index);
     if (size % SPV_INDEX_ENTRY)
-        PyErr_Format(state->ParameterError, "an index has %d bytes for each header, not %zu in all", SPV_INDEX_ENTRY, size);
+        PyErr_Format(state->ParameterError, "an index must be a multiple of %d bytes long, not %zu", SPV_INDEX_ENTRY, size);
     return size % SPV_INDEX_ENTRY == 0;
 }
 
@@ -290,7 +290,7 @@ static PyObject *find_header(PyObject *self, PyObject *const *arguments, Py_ssiz
 static PyObject *chained(const spv_state *state, PyObject *hashes, const spv_hash previous) {
     const size_t size = spv_size(hashes);
     if (size % sizeof(spv_hash)) {
-        PyErr_Format(state->ParameterError, "filter hashes must be 32 bytes each, not %zu in all", size);
+        PyErr_Format(state->ParameterError, "filter hashes must be a multiple of 32 bytes long, not %zu", size);
         return NULL;
     }
     PyObject *headers = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
@@ -316,7 +316,7 @@ static PyObject *chain_filter_headers(PyObject *self, PyObject *const *arguments
 
 /* The filter hashes of a list of snapshots. NULL with an exception set. */
 static PyObject *hashes_of(PyObject *filters) {
-    enum { LONG = 1 << 16 }; /* bytes whose hashing takes some 50 µs: from here on the GIL is released */
+    enum { LONG = 1 << 16 }; /* bytes whose hashing takes about 50 µs: for as many or more the GIL is released */
     const size_t count = (size_t)PyList_Size(filters);
     size_t total = 0;
     PyObject *hashes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(spv_hash)));

@@ -4,7 +4,7 @@
 
 #include "block/merkleblock.h"
 
-enum { LONG = 200 }; /* hashes of a proof that takes some 20 µs: from here on the GIL is released */
+enum { LONG = 200 }; /* hashes of a proof that takes about 20 µs: for as many or more the GIL is released */
 
 static PyObject *bytes_of(const void *data, size_t size) {
     return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
@@ -80,7 +80,7 @@ static PyObject *extract_matches(PyObject *self, PyObject *const *arguments, Py_
     spv_hash root;
     spv_partial_tree tree;
     if (!spv_count_arguments("extract_matches", count, 4) || !spv_take_hash(state, arguments[0], root)
-        || !spv_whole(state, arguments[1], 0, UINT32_MAX, "total is not a u32", &total))
+        || !spv_whole(state, arguments[1], 0, UINT32_MAX, "total must be from 0 to 2^32 - 1", &total))
         return NULL;
     PyObject *given = spv_tuple_of_bytes(state, arguments[2], "hashes"), *flags = NULL, *result = NULL;
     spv_hash *hashes = given ? spv_copy_hashes(state, given) : NULL;

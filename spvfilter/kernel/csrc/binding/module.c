@@ -47,7 +47,7 @@ PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *
     if (status == SPV_NOMEM)
         return PyErr_NoMemory();
     if (status == SPV_RANGE) {
-        PyErr_SetString(PyExc_OverflowError, "more than the kernel can count");
+        PyErr_SetString(PyExc_OverflowError, "the data is larger than the kernel can handle");
         return NULL;
     }
     PyObject *raised = status == SPV_FLAW ? proof_error(state, error) : spv_format_error(state, status, error);

@@ -7,7 +7,7 @@
 
 enum {
     SLICE = 1 << 20, /* bytes of packed hits between two checks for signals: some milliseconds */
-    LARGE = 1 << 15, /* from here on the GIL is released; for less, waiting for it could take longer than the work */
+    LARGE = 1 << 15, /* for as many bytes or more the GIL is released; with fewer, waiting for it could take longer than the work */
 };
 
 static size_t slice_end(size_t at, size_t end) {
@@ -108,27 +108,28 @@ static bool take_bytes(const spv_state *state, held_hit *held, PyObject *hit) {
         return false;
     held->hit.script = spv_bytes_of(held->script);
     if (held->hit.script.size >= SPV_NO_SCRIPT)
-        PyErr_Format(state->ParameterError, "a script of %zu bytes", held->hit.script.size);
+        PyErr_Format(state->ParameterError, "a script must be shorter than 2^32 - 1 bytes, not %zu bytes long", held->hit.script.size);
     return held->hit.script.size < SPV_NO_SCRIPT;
 }
 
 /* pure.packed._checked. False with an exception set. */
 static bool take_hit(const spv_state *state, PyObject *hit, held_hit *held) {
+    static const char satoshi[] = "a value or fee must be at least 0 satoshi, or -1 if it is not known";
     long long position, n, value, fee, entry;
     *held = (held_hit){0};
     if (!PyObject_TypeCheck(hit, (PyTypeObject *)state->Hit) || PyTuple_Size(hit) != OF_HIT)
         return spv_refuse_type("expected a Hit, not %U", hit);
-    if (!spv_whole(state, PyTuple_GetItem(hit, OF_POSITION), 0, UINT32_MAX, "not a position in a block", &position)
-        || !spv_whole(state, PyTuple_GetItem(hit, OF_N), 0, UINT32_MAX, "not the number of an output or input", &n))
+    if (!spv_whole(state, PyTuple_GetItem(hit, OF_POSITION), 0, UINT32_MAX, "a position in a block must be from 0 to 2^32 - 1", &position)
+        || !spv_whole(state, PyTuple_GetItem(hit, OF_N), 0, UINT32_MAX, "the number of an output or input must be from 0 to 2^32 - 1", &n))
         return false;
     const int spend = PyObject_IsTrue(PyTuple_GetItem(hit, OF_SPEND));
     held->hit.spend = spend > 0;
     held->hit.position = (uint32_t)position;
     held->hit.n = (uint32_t)n;
     if (spend < 0 || !take_bytes(state, held, hit)
-        || !spv_whole(state, PyTuple_GetItem(hit, OF_VALUE), SPV_NO_VALUE, INT64_MAX, "not a value in satoshi", &value)
-        || !spv_whole(state, PyTuple_GetItem(hit, OF_FEE), SPV_NO_VALUE, INT64_MAX, "not a value in satoshi", &fee)
-        || !spv_whole(state, PyTuple_GetItem(hit, OF_ENTRY), 0, SPV_MAX_ENTRY, "not the number of an entry", &entry))
+        || !spv_whole(state, PyTuple_GetItem(hit, OF_VALUE), SPV_NO_VALUE, INT64_MAX, satoshi, &value)
+        || !spv_whole(state, PyTuple_GetItem(hit, OF_FEE), SPV_NO_VALUE, INT64_MAX, satoshi, &fee)
+        || !spv_whole(state, PyTuple_GetItem(hit, OF_ENTRY), 0, SPV_MAX_ENTRY, "the number of an entry must be from 0 to 2^31 - 2", &entry))
         return false;
     held->hit.value = value;
     held->hit.fee = fee;
@@ -255,7 +256,7 @@ static PyObject *is_ascending(PyObject *self, PyObject *given) {
         return is;
     }
     if (buffer.len % 4)
-        PyErr_Format(state->ParameterError, "numbers must be 4 bytes each, not %zd bytes in all", buffer.len);
+        PyErr_Format(state->ParameterError, "numbers must be a multiple of 4 bytes long, not %zd", buffer.len);
     else
         is = PyBool_FromLong(spv_is_ascending((spv_bytes){buffer.buf, (size_t)buffer.len}));
     PyBuffer_Release(&buffer);
@@ -327,11 +328,12 @@ bool spv_take_hit_block(const spv_state *state, PyObject *hash, PyObject *height
     long long number = 0;
     if (!take_block_hash(state, hash, block->hash))
         return false;
+    const char *range = most == UINT32_MAX ? "a height must be from 0 to 2^32 - 1" : "a height must be from 0 to 2^31 - 1";
     block->has_height = height != Py_None;
-    if (block->has_height && !spv_whole(state, height, 0, most, "not a height", &number))
+    if (block->has_height && !spv_whole(state, height, 0, most, range, &number))
         return false;
     block->height = (uint32_t)number;
-    if (!spv_whole(state, time, 0, UINT32_MAX, "not a time of a block", &number))
+    if (!spv_whole(state, time, 0, UINT32_MAX, "a block's time must be from 0 to 2^32 - 1", &number))
         return false;
     block->time = (uint32_t)number;
     return true;

@@ -99,7 +99,7 @@ static PyObject *merkle_branches(PyObject *self, PyObject *const *arguments, Py_
     branch_request request = {0};
     PyObject *made = NULL;
     if (take_leaves(state, arguments[0], &request))
-        request.positions = take_positions(state, arguments[1], request.count, "no leaf at a position", &request.wanted);
+        request.positions = take_positions(state, arguments[1], request.count, "a position must be that of a leaf", &request.wanted);
     if (request.positions)
         made = request.wanted ? branches_of(&request) : PyList_New(0); /* without leaves, no position is wanted */
     PyMem_Free(request.leaves);
@@ -157,7 +157,7 @@ static PyObject *block_txs(PyObject *self, PyObject *const *arguments, Py_ssize_
     if (status)
         spv_raise(state, status, &error);
     else
-        positions = take_positions(state, arguments[1], transactions, "no transaction at a position", &wanted);
+        positions = take_positions(state, arguments[1], transactions, "a position must be that of a transaction", &wanted);
     if (positions)
         made = txs_between(data, places, positions, wanted);
     PyMem_Free(positions);
@@ -204,10 +204,10 @@ static bool read_numbers(const spv_state *state, PyObject *hash_funcs, PyObject 
     if (!spv_whole(state, hash_funcs, 0, 50, "hash_funcs must be from 0 to 50", &number))
         return false;
     filter->hash_funcs = (uint32_t)number;
-    if (!spv_whole(state, tweak, 0, UINT32_MAX, "tweak is not a u32", &number))
+    if (!spv_whole(state, tweak, 0, UINT32_MAX, "tweak must be from 0 to 2^32 - 1", &number))
         return false;
     filter->tweak = (uint32_t)number;
-    if (!spv_whole(state, flags, 0, UINT8_MAX, "flags are not a u8", &number))
+    if (!spv_whole(state, flags, 0, UINT8_MAX, "flags must be from 0 to 255", &number))
         return false;
     filter->flags = (int)number;
     return true;

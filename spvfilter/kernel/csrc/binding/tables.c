@@ -57,11 +57,12 @@ static bool take_hits(const spv_state *state, PyObject *hits, call *of) {
         return false;
     const size_t count = (size_t)PyList_Size(of->held_hits);
     if (count != of->count)
-        PyErr_Format(state->ParameterError, "hits of %zu blocks for %zu blocks", count, of->count);
+        PyErr_Format(state->ParameterError, "the number of items in hits (%zu) must equal the number of blocks (%zu)", count, of->count);
     return count == of->count;
 }
 
 static bool take_heights(const spv_state *state, PyObject *given, call *of) {
+    static const char range[] = "a height must be from 0 to 2^31 - 1, or -1 if it is not known";
     PyObject *list = spv_list(state, given);
     if (!list)
         return false;
@@ -69,11 +70,11 @@ static bool take_heights(const spv_state *state, PyObject *given, call *of) {
     bool taken = (of->heights = PyMem_Malloc((count + 1) * sizeof *of->heights)) || PyErr_NoMemory();
     for (size_t i = 0; taken && i < count; i++) {
         long long height = 0;
-        taken = spv_whole(state, PyList_GetItem(list, (Py_ssize_t)i), -1, INT32_MAX, "not a height", &height);
+        taken = spv_whole(state, PyList_GetItem(list, (Py_ssize_t)i), -1, INT32_MAX, range, &height);
         of->heights[i] = (int32_t)height;
     }
     if (taken && count != of->count) {
-        PyErr_Format(state->ParameterError, "%zu heights for %zu blocks", count, of->count);
+        PyErr_Format(state->ParameterError, "the number of heights (%zu) must equal the number of blocks (%zu)", count, of->count);
         taken = false;
     }
     Py_DECREF(list);

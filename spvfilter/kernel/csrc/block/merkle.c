@@ -92,7 +92,7 @@ static spv_status check_commitment(block *b, spv_error *error) {
             commitment = b->raw + output.script + 6; /* the last commitment is the valid one */
     }
     if (!commitment)
-        return spv_refuse(error, coinbase->start, field, "witness without a commitment");
+        return spv_refuse(error, coinbase->start, field, "the block has witnesses but no commitment");
     const uint8_t *stack = b->raw + coinbase->witness;
     bool nonce = coinbase->witness && coinbase->end - 4 - coinbase->witness == 34 && stack[0] == 1 && stack[1] == 32;
     if (coinbase->inputs != 1 || !nonce)

@@ -16,7 +16,7 @@ size_t spv_merkle_depth(size_t count);
    hashes. The positions are below `count`, and the `count` ≥ 1 leaves are overwritten. */
 void spv_merkle_branches(spv_hash *leaves, size_t count, const size_t *positions, size_t wanted, spv_hash *branches);
 
-/* pure.blocks.block_txids. The caller frees the ids, also after a failure. */
+/* pure.blocks.block_txids. The caller frees the ids, even after a failure. */
 spv_status spv_block_txids(const uint8_t *raw, size_t size, spv_hash **txids, uint32_t *count, spv_error *error);
 
 /* pure.blocks.check_block. */

@@ -16,7 +16,7 @@ static spv_status bounded_count(
     if (status)
         return status;
     if (*count > most)
-        return spv_refuse(error, start, field, "%llu, at most %llu", (unsigned long long)*count, (unsigned long long)most);
+        return spv_refuse(error, start, field, "must be at most %llu, not %llu", (unsigned long long)most, (unsigned long long)*count);
     if (*count * least > size - *at)
         return spv_refuse_count(size, start, *at, *count, least, field, error);
     return SPV_OK;
@@ -176,9 +176,9 @@ static spv_status judge(work *w, const spv_partial_tree *tree, const uint8_t roo
     if (w->end == NO_HASHES)
         return REFUSE(error, "hashes exhausted", "the tree needs more than %zu hashes", tree->count);
     if ((w->bits + 7) / 8 != tree->flags.size)
-        return REFUSE(error, "unused flag bits", "the tree uses %zu of %zu flag bits", w->bits, bits);
+        return REFUSE(error, "unused flag bits", "the tree uses only %zu of %zu flag bits", w->bits, bits);
     if (w->hashes != tree->count)
-        return REFUSE(error, "unused hashes", "the tree uses %zu of %zu hashes", w->hashes, tree->count);
+        return REFUSE(error, "unused hashes", "the tree uses only %zu of %zu hashes", w->hashes, tree->count);
     if (memcmp(w->levels[w->top].hashes[0], root, sizeof(spv_hash)))
         return REFUSE(error, "wrong merkle root", "the root of the tree is not the header's merkle root");
     return SPV_OK;
@@ -193,12 +193,12 @@ spv_status spv_extract_matches(const spv_partial_tree *tree, const uint8_t root[
         return REFUSE(error, "no transactions", "a block has at least one transaction");
     if (total > SPV_MAX_BLOCK_TRANSACTIONS)
         return REFUSE(
-            error, "too many transactions for a block", "%u transactions, but a block has at most %d", total, SPV_MAX_BLOCK_TRANSACTIONS
+            error, "too many transactions for a block", "a block has at most %d transactions, not %u", SPV_MAX_BLOCK_TRANSACTIONS, total
         );
     if (tree->count > total)
-        return REFUSE(error, "more hashes than transactions", "%zu hashes for %u transactions", tree->count, total);
+        return REFUSE(error, "more hashes than transactions", "the number of hashes (%zu) exceeds the number of transactions (%u)", tree->count, total);
     if (bits < tree->count)
-        return REFUSE(error, "fewer flag bits than hashes", "%zu flag bits for %zu hashes", bits, tree->count);
+        return REFUSE(error, "fewer flag bits than hashes", "the number of flag bits (%zu) is less than the number of hashes (%zu)", bits, tree->count);
     work w = {.twins.last = UINT64_MAX};
     while (1u << w.top < total)
         w.top++;

@@ -14,7 +14,7 @@ spv_status spv_varint_slow(const uint8_t *undo, size_t size, size_t *at, uint64_
     for (size_t cursor = *at; cursor < size;) {
         const uint8_t byte = undo[cursor++];
         if (number > most >> 7)
-            return spv_refuse_undo(spv_refuse(error, *at, field, "above the limit %" PRIu64, most));
+            return spv_refuse_undo(spv_refuse(error, *at, field, "must be at most %" PRIu64, most));
         number = number << 7 | (byte & 0x7F);
         if (!(byte & 0x80)) {
             *value = number;
@@ -22,10 +22,10 @@ spv_status spv_varint_slow(const uint8_t *undo, size_t size, size_t *at, uint64_
             return SPV_OK;
         }
         if (number == most)
-            return spv_refuse_undo(spv_refuse(error, *at, field, "above the limit %" PRIu64, most));
+            return spv_refuse_undo(spv_refuse(error, *at, field, "must be at most %" PRIu64, most));
         number++;
     }
-    return spv_refuse_undo(spv_refuse(error, *at, field, "truncated: no end of the number"));
+    return spv_refuse_undo(spv_refuse(error, *at, field, "truncated within a number"));
 }
 
 spv_bytes spv_full_key_script(const uint8_t *key, uint8_t room[SPV_SHORT_SCRIPT]) {

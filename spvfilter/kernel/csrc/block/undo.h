@@ -95,7 +95,7 @@ SPV_INLINE spv_status spv_undo_count(const uint8_t *undo, size_t size, size_t *a
 /* pure.undo.read_coin: reads the coin at *at and moves *at past it. */
 SPV_INLINE spv_status spv_read_coin(const uint8_t *undo, size_t size, size_t *at, spv_packed_coin *coin, spv_error *error) {
     static const uint8_t special[8] = {20, 20, 32, 32, 32, 32}; /* bytes */
-    static const uint8_t too_long[1] = {0x6A}; /* Core replaces a script that is too long, which nothing can spend, by OP_RETURN */
+    static const uint8_t too_long[1] = {0x6A}; /* Core replaces a script that is too long, which nothing can spend, with OP_RETURN */
     uint64_t code, packed, kind;
     spv_status status = spv_varint(undo, size, at, UINT32_MAX, &code, "undo code", error);
     if (!status && code >> 1)
@@ -106,7 +106,7 @@ SPV_INLINE spv_status spv_read_coin(const uint8_t *undo, size_t size, size_t *at
     if (SPV_UNLIKELY(status = spv_varint_of_any_length(undo, size, at, UINT64_MAX, &packed, "undo amount", error)))
         return status;
     if (SPV_UNLIKELY(!spv_expand_amount(packed, &coin->value)))
-        return spv_refuse_undo(spv_refuse(error, amount_at, "undo amount", "more than 21 million coins"));
+        return spv_refuse_undo(spv_refuse(error, amount_at, "undo amount", "must be at most 21 million coins"));
     if (SPV_UNLIKELY(status = spv_varint(undo, size, at, UINT32_MAX, &kind, "undo script type", error)))
         return status;
     const bool other = kind >= SPV_PACKED_NONE;

@@ -33,7 +33,7 @@ spv_status spv_compact_size_slow(const uint8_t *raw, size_t size, size_t *at, ui
     }
     size_t width = (size_t)1 << (first - 0xFC); /* fd → 2, fe → 4, ff → 8 */
     if (size - *at - 1 < width)
-        return spv_refuse(error, *at, field, "truncated: CompactSize wants %zu more bytes", width);
+        return spv_refuse(error, *at, field, "truncated: CompactSize needs %zu more bytes", width);
     const uint8_t *bytes = raw + *at + 1;
     *value = width == 2 ? spv_le16(bytes) : width == 4 ? spv_le32(bytes) : spv_le64(bytes);
     if (*value < least[first - 0xFD])
@@ -147,7 +147,7 @@ spv_status spv_check_amounts(const uint8_t *raw, size_t size, spv_error *error) 
         if (status)
             return status;
         if (!are_amounts(raw, &tx))
-            return spv_refuse(error, at, "output values", "not from 0 to %" PRIu64 " satoshi", SPV_MAX_MONEY);
+            return spv_refuse(error, at, "output values", "must be from 0 to %" PRIu64 " satoshi", SPV_MAX_MONEY);
         at = tx.end;
     }
     return spv_block_end(size, at, error);

@@ -42,7 +42,7 @@ bool spv_bits_has_hashed(const spv_shape *shape, const uint8_t *bits, spv_hash12
 bool spv_bits_set(uint8_t *bits, const uint64_t *positions, size_t count, bool shared);
 bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count);
 
-/* BitCore.update: returns how many of the `count` keys from number `from` on were new. Stops before a new key for
+/* BitCore.update: returns how many of the `count` keys, starting with number `from`, were new. Stops before a new key for
    which there is no room (batch->done). */
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 /* BitCore.contains_many: sets mask[i] to 1 if key from + i is contained, else to 0. */

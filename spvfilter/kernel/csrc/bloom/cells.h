@@ -184,7 +184,7 @@ SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, spv_walk walk) {
 /* pure.cells.Hashed.__init__: `key` is 16 bytes. */
 void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_t hash_funcs, bool partitioned, const uint8_t key[16]);
 
-/* Computes all cells of `count` keys from number `from` on, key by key. */
+/* Computes all cells of `count` keys, starting with number `from`, key by key. */
 void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions);
 
 /* The same, into batch->positions. It also fetches the bytes of the cells. */

@@ -23,7 +23,7 @@ bool spv_series_has_hashed(const spv_slice *slices, size_t count, spv_hash128 ha
 /* SeriesCore.contains_many: sets mask[i] to 1 if any slice contains key from + i, else to 0. */
 void spv_series_has_many(const spv_slice *slices, size_t count, const spv_keys *keys, size_t from, size_t number, uint8_t *mask);
 
-/* SeriesCore.update: returns how many of the `number` keys from number `from` on were new. A key is new if neither
+/* SeriesCore.update: returns how many of the `number` keys, starting with number `from`, were new. A key is new if neither
    the `earlier` slices nor the slice `last` contain it; it is then added to `last`. Stops before a new key for which
    the last slice has no room (last->done). */
 size_t spv_series_add_many(const spv_slice *slices, size_t earlier, spv_batch *last, const spv_keys *keys, size_t from, size_t number);

@@ -16,7 +16,7 @@ typedef struct {
 bool spv_lines_layout(spv_bytes name, spv_layout *layout);
 /* True if the buffers of a column fit its rows. */
 bool spv_column_fits(const spv_read_column *column, size_t rows);
-/* Renders the rows from *at on, up to `until`. The columns fit their rows. False: no memory. */
+/* Renders the rows at *at, up to `until`. The columns fit their rows. False: no memory. */
 bool spv_render_rows(spv_form form, const spv_read_column *columns, size_t count, size_t *at, size_t until, spv_text *text);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct {
 
 /* Chooses the layouts of the columns. All other bytes of the columns are zero before. */
 void spv_hit_table_init(spv_hit_table *of, bool is_binary);
-/* Adds the hits from *at on, up to the first hit that starts at `until` or later. After a failure the columns are
+/* Adds the hits at *at, up to the first hit that starts at `until` or later. After a failure the columns are
    unusable. */
 spv_status spv_add_hit_rows(spv_hit_table *of, const spv_hit_block *block, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 

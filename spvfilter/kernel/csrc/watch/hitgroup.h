@@ -15,7 +15,7 @@ typedef struct {
     size_t count;
 } spv_hit_group;
 
-/* Reads the hits from *at on, up to the first hit that starts at `until` or later, or as many as there is room for. */
+/* Reads the hits at *at, up to the first hit that starts at `until` or later, or as many as there is room for. */
 spv_status spv_take_group(const spv_address_form *form, spv_bytes packed, size_t *at, size_t until, spv_hit_group *taken, spv_error *error);
 
 /* sha256d of the base58 payload of a hit, or NULL. */

@@ -49,19 +49,19 @@ static spv_status check_header(const header *h, spv_bytes image, layout *of, spv
     if (memcmp(h->magic, MAGIC, sizeof MAGIC))
         return spv_refuse(error, 0, "magic", "not the image of a watch table");
     if (h->order != ORDER)
-        return spv_refuse(error, offsetof(header, order), "byte order", "the image was made on a machine of another byte order");
+        return spv_refuse(error, offsetof(header, order), "byte order", "the image was made on a machine with a different byte order");
     if (h->version != VERSION)
-        return spv_refuse(error, offsetof(header, version), "version", "%u, but this version of spvfilter reads %d", (unsigned)h->version, VERSION);
+        return spv_refuse(error, offsetof(header, version), "version", "unsupported version %u (only version %d is supported)", (unsigned)h->version, VERSION);
     if (h->size != image.size)
-        return spv_refuse(error, offsetof(header, size), "size", "%llu bytes, but the image has %zu", (unsigned long long)h->size, image.size);
+        return spv_refuse(error, offsetof(header, size), "size", "must be %zu, the number of bytes in the image, not %llu", image.size, (unsigned long long)h->size);
     if (h->entries > (uint32_t)SPV_MAX_ENTRY + 1)
-        return spv_refuse(error, offsetof(header, entries), "entries", "%u, but a table has at most %u", (unsigned)h->entries, (unsigned)SPV_MAX_ENTRY + 1);
+        return spv_refuse(error, offsetof(header, entries), "entries", "must be at most %u, not %u", (unsigned)SPV_MAX_ENTRY + 1, (unsigned)h->entries);
     if (h->full_keys > h->entries)
-        return spv_refuse(error, offsetof(header, full_keys), "full keys", "%u of %u entries", (unsigned)h->full_keys, (unsigned)h->entries);
+        return spv_refuse(error, offsetof(header, full_keys), "full keys", "must be at most %u, the number of entries, not %u", (unsigned)h->entries, (unsigned)h->full_keys);
     if (!is_power(h->groups))
-        return spv_refuse(error, offsetof(header, groups), "groups", "%llu is not a power of two", (unsigned long long)h->groups);
+        return spv_refuse(error, offsetof(header, groups), "groups", "must be a power of two, not %llu", (unsigned long long)h->groups);
     if (!is_power(h->full_groups))
-        return spv_refuse(error, offsetof(header, full_groups), "groups", "%llu is not a power of two", (unsigned long long)h->full_groups);
+        return spv_refuse(error, offsetof(header, full_groups), "groups", "must be a power of two, not %llu", (unsigned long long)h->full_groups);
     if (!lay_out(h, of) || of->end != image.size)
         return spv_refuse(error, offsetof(header, size), "size", "the sections do not fill the image");
     return SPV_OK;
@@ -88,7 +88,7 @@ static spv_status read_coins(spv_table *table, spv_bytes coins, size_t start, ui
         const uint32_t entry = spv_le32(record + SPV_OUTPOINT_SIZE), size = spv_le32(record + COIN - 4);
         const int64_t value = (int64_t)spv_le64(record + SPV_OUTPOINT_SIZE + 4);
         if (entry >= table->frozen.count || value < SPV_NO_VALUE)
-            return spv_refuse(error, start + at, "coin", "not the entry and the value of a coin");
+            return spv_refuse(error, start + at, "coin", "the entry or the value of the coin is out of range");
         at += COIN;
         spv_coin coin = {record, {NULL, 0}, value, entry};
         if (size != UINT32_MAX) {
@@ -102,7 +102,7 @@ static spv_status read_coins(spv_table *table, spv_bytes coins, size_t start, ui
             return status;
     }
     if (at != coins.size)
-        return spv_refuse(error, start + at, "coin", "%zu bytes after the last coin", coins.size - at);
+        return spv_refuse(error, start + at, "coin", "must be the last, but %zu bytes follow", coins.size - at);
     return SPV_OK;
 }
 
@@ -238,7 +238,7 @@ static spv_status write_entries(writer *w, const spv_table *table, uint8_t *offs
     for (uint32_t number = 0; number < w->h.entries && !status; number++) {
         const spv_entry entry = spv_table_entry(table, number);
         if (!spv_is_sound(entry))
-            return spv_refuse(w->error, number, "entry", "not an entry of a watch list");
+            return spv_refuse(w->error, number, "entry", "a watch list cannot contain this entry");
         if (entry.kind == SPV_OUTPOINT && spv_table_find(table, entry.kind, entry.value) != number)
             return spv_refuse(w->error, number, "entry", "no coin has this outpoint, or another entry has it");
         if (spv_record_size(entry.kind, entry.value.size) > w->h.records_size - at)

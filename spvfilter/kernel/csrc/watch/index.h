@@ -29,7 +29,7 @@ typedef struct {
     bool mapped;           /* the arrays belong to an image: they are read only, and may be wrong */
 } spv_index;
 
-enum { SPV_REACH = 256 }; /* `reach` of an index in an image (our choice): an attacker's image could otherwise make lookups run for ever */
+enum { SPV_REACH = 256 }; /* `reach` of an index in an image (our choice): an attacker's image could otherwise make lookups run forever */
 
 /* Returns the hash of a number; false if the index does not contain the number. */
 typedef bool spv_hash_of(const void *context, uint32_t number, uint64_t *hash);

@@ -100,7 +100,7 @@ typedef struct {
     const spv_address_network *network;
     piece pieces[MOST_PIECES];
     size_t count, next; /* number of pieces; the next piece that is taken */
-    bool stopped;       /* no further piece is taken */
+    bool stopped;       /* no more pieces are taken */
     pthread_mutex_t mutex;
     pthread_cond_t ready;
 } batch;

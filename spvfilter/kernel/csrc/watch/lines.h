@@ -5,7 +5,7 @@
 #include "watch/address.h"
 #include "watch/table.h"
 
-/* A label of an entry: bytes of UTF-8 without control characters, line ends or surrogates. */
+/* A label of an entry: bytes of UTF-8 without control characters, line breaks or surrogates. */
 typedef struct {
     spv_bytes text;
     uint32_t entry;

@@ -88,7 +88,7 @@ void spv_write(spv_lock *lock) {
     lock->waiting_writers--;
     lock->written = true;
     pthread_mutex_unlock(&lock->mutex);
-    spv_begin_change(); /* last, because a fork waits for this thread: from here on it must not wait itself */
+    spv_begin_change(); /* last, because a fork waits for this thread: after this it must not wait itself */
 }
 
 void spv_end_read(spv_lock *lock) {

@@ -160,7 +160,7 @@ static void begin_tx(marker *m) {
     u->start = u->at;
     u->status = spv_undo_count(undo.data, undo.size, &u->at, SPV_MIN_COIN_SIZE, &count, "undo input count", &u->error);
     if (!u->status && count != u->tx.inputs)
-        refuse_undo(u, spv_refuse(&u->error, u->start, "undo input count", "%u, but transaction %u has %u", (unsigned)count, m->tx, u->tx.inputs));
+        refuse_undo(u, spv_refuse(&u->error, u->start, "undo input count", "must be %u, as in transaction %u, not %u", u->tx.inputs, m->tx, (unsigned)count));
     m->marks->spent[m->tx] = u->at;
 }
 
@@ -237,7 +237,7 @@ static void begin_undo(marker *m) {
     uint64_t total = 0;
     u->status = spv_undo_count(undo.data, undo.size, &u->at, 1, &total, "undo transaction count", &u->error);
     if (!u->status && total != m->marks->transactions - 1)
-        refuse_undo(u, spv_refuse(&u->error, 0, "undo transaction count", "%u, but the block has %u", (unsigned)total, m->marks->transactions - 1));
+        refuse_undo(u, spv_refuse(&u->error, 0, "undo transaction count", "must be %u, as in the block, not %u", m->marks->transactions - 1, (unsigned)total));
 }
 
 static spv_status end_undo(marker *m, const spv_record *record, spv_error *error) {
@@ -283,7 +283,7 @@ static spv_status end(marker *m) {
     return m->status;
 }
 
-/* Prefetches the bytes from `at` on, which the walk will read. A block that is read for the first time is not in a
+/* Prefetches the bytes at `at`, which the walk will read. A block that is read for the first time is not in a
    cache. The processor does not prefetch across a page, and is too late when the walk jumps from script to script. */
 SPV_INLINE void fetch(const uint8_t *raw, size_t size, size_t at, size_t *fetched) {
     const size_t end = size - at < READ_AHEAD ? size : at + READ_AHEAD;
@@ -345,7 +345,7 @@ spv_status spv_mark_block(const spv_table *table, const spv_table *found, const 
     if (!status)
         status = spv_block_end(size, at, error);
     if (!status && m.excess) /* pure.blocks.check_amounts_of */
-        status = spv_refuse(error, m.excess, "output values", "not from 0 to %" PRIu64 " satoshi", (uint64_t)SPV_MAX_MONEY);
+        status = spv_refuse(error, m.excess, "output values", "must be from 0 to %" PRIu64 " satoshi", (uint64_t)SPV_MAX_MONEY);
     if (!status && record)
         status = end_undo(&m, record, error);
     return status ? status : end(&m);

@@ -69,12 +69,12 @@ static spv_status check_left(size_t at, size_t wanted, size_t end, const char *f
 
 static SPV_COLD spv_status refuse_head(const spv_packed_hit *hit, unsigned spend, size_t at, spv_error *error) {
     if (hit->entry > SPV_MAX_ENTRY)
-        return spv_refuse(error, at + ENTRY, "entry", "not the number of an entry: %" PRIu32, hit->entry);
+        return spv_refuse(error, at + ENTRY, "entry", "must be at most 2^31 - 2, not %" PRIu32, hit->entry);
     if (hit->value < SPV_NO_VALUE)
-        return spv_refuse(error, at + VALUE, "value", "not a value in satoshi: %" PRId64, hit->value);
+        return spv_refuse(error, at + VALUE, "value", "must be at least 0 satoshi, or -1 if it is not known, not %" PRId64, hit->value);
     if (hit->fee < SPV_NO_VALUE)
-        return spv_refuse(error, at + FEE, "fee", "not a value in satoshi: %" PRId64, hit->fee);
-    return spv_refuse(error, at + SPEND, "spend", "neither 0 nor 1: %u", spend);
+        return spv_refuse(error, at + FEE, "fee", "must be at least 0 satoshi, or -1 if it is not known, not %" PRId64, hit->fee);
+    return spv_refuse(error, at + SPEND, "spend", "must be 0 or 1, not %u", spend);
 }
 
 spv_status spv_next_hit(spv_bytes packed, size_t *at, spv_packed_hit *hit, spv_error *error) {

@@ -47,10 +47,10 @@ typedef struct {
     uint32_t most; /* the largest number of an entry */
 } spv_hits_read;
 
-/* Reads the hits from *at on, up to the first hit that starts at `until` or later. */
+/* Reads the hits at *at, up to the first hit that starts at `until` or later. */
 spv_status spv_read_hits(spv_hits_read *read, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 
-/* Adds the hits from *at on to the sums of their entries. `numbers` has the fields of spv_sum for each entry: four u64 in
+/* Adds the hits at *at to the sums of their entries. `numbers` has the fields of spv_sum for each entry: four u64 in
    native order. spv_read_hits has read the hits before, and `numbers` has room for the largest entry. Stops after a hit
    that makes a sum of satoshi wrap around, and returns true: *wrapped is the index of that number. */
 bool spv_add_numbers(uint8_t *numbers, spv_bytes packed, size_t *at, size_t *wrapped);
@@ -70,7 +70,7 @@ typedef struct {
 
 void spv_entries_init(spv_entries *of);
 void spv_entries_free(spv_entries *of);
-/* The number of an entry in this set. An entry that is not in the set is added at the end. Fails with SPV_NOMEM, also if
+/* The number of an entry in this set. An entry that is not in the set is added at the end. Fails with SPV_NOMEM, even if
    the system provides no randomness. */
 spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number);
 
@@ -87,7 +87,7 @@ typedef struct {
 } spv_sums;
 
 void spv_sums_init(spv_sums *sums);
-/* Adds the hits from *at on, up to the first hit that starts at `until` or later. */
+/* Adds the hits at *at, up to the first hit that starts at `until` or later. */
 spv_status spv_add_hits(spv_sums *sums, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 void spv_sort_sums(spv_sums *sums); /* sorts by entry; do not add hits afterwards */
 void spv_sums_free(spv_sums *sums);

@@ -28,7 +28,7 @@ typedef struct {
    memory. */
 bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits);
 
-/* Renders the hits from *at on, up to the first hit that starts at `until` or later. If a script has no address
+/* Renders the hits at *at, up to the first hit that starts at `until` or later. If a script has no address
    because the human-readable part does not fit, it stops there, and *unfit is the result of spv_encode_address.
    Otherwise *unfit is 0. */
 spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, spv_text *text, size_t *unfit,
@@ -36,7 +36,7 @@ spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *
 
 enum { SPV_SUMS_SIZE = 4 * sizeof(uint64_t) /* bytes of the numbers of an entry, in native order */ };
 
-/* The sums of the entries from number `first` on, and the facts that their lines need. */
+/* The sums of the entries, starting with number `first`, and the facts that their lines need. */
 typedef struct {
     const spv_table *table;
     spv_bytes sums; /* SPV_SUMS_SIZE bytes for each entry */

@@ -758,7 +758,7 @@ static spv_status read_coins(rows *r, spv_bytes undo, size_t *at, uint32_t numbe
         return status;
     if (count != r->txs[number].inputs)
         return spv_refuse_undo(
-            spv_refuse(r->error, start, "undo input count", "%u, but transaction %u has %u", (unsigned)count, number, r->txs[number].inputs)
+            spv_refuse(r->error, start, "undo input count", "must be %u, as in transaction %u, not %u", r->txs[number].inputs, number, (unsigned)count)
         );
     for (uint64_t i = 0; i < count; i++) {
         coins[i].at = *at;
@@ -785,7 +785,7 @@ static spv_status read_record(rows *r, const spv_record *record) {
         return status;
     if (total != r->transactions - 1)
         return spv_refuse_undo(
-            spv_refuse(r->error, 0, "undo transaction count", "%u, but the block has %u", (unsigned)total, r->transactions - 1)
+            spv_refuse(r->error, 0, "undo transaction count", "must be %u, as in the block, not %u", r->transactions - 1, (unsigned)total)
         );
     for (uint32_t i = 1; i < r->transactions; i++)
         inputs += r->txs[i].inputs;
@@ -812,7 +812,7 @@ static int in_row_order(const void *one, const void *other) {
 }
 
 static spv_status refuse_hit(rows *r) {
-    return spv_refuse(r->error, 0, "hits", "a hit in another block");
+    return spv_refuse(r->error, 0, "hits", "a hit belongs to a different block");
 }
 
 /* Reads the hits. */
@@ -955,7 +955,7 @@ spv_status spv_add_block_rows(
     spv_tables *tables, spv_bytes block, const spv_record *record, int32_t height, spv_bytes hits, spv_error *error
 ) {
     if (block.size > SPV_MAX_BLOCK_SIZE)
-        return spv_refuse(error, SPV_MAX_BLOCK_SIZE, "block", "%zu bytes, but a block has at most %d", block.size, SPV_MAX_BLOCK_SIZE);
+        return spv_refuse(error, SPV_MAX_BLOCK_SIZE, "block", "must be at most %d bytes long, not %zu", SPV_MAX_BLOCK_SIZE, block.size);
     rows r = {.tables = tables, .raw = block, .height = height, .error = error};
     const spv_status status = add_rows(&r, record, hits);
     if (r.chooses)

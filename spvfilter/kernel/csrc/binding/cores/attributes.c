@@ -135,7 +135,7 @@ static bool differs(const spv_core *mine, const spv_core *theirs, int which) {
 
 static void refuse_difference(const spv_state *state, const spv_core *core, const spv_core *other, int which, const char *name) {
     if (which == SPV_KEY) { /* a key may be secret */
-        PyErr_SetString(state->MismatchError, "filters of different key");
+        PyErr_SetString(state->MismatchError, "the filters differ in key");
         return;
     }
     PyObject *mine = attribute(state, core, which), *theirs = mine ? attribute(state, other, which) : NULL;
@@ -144,7 +144,7 @@ static void refuse_difference(const spv_state *state, const spv_core *core, cons
         Py_XSETREF(theirs, spv_attribute(theirs, "name"));
     }
     if (mine && theirs)
-        PyErr_Format(state->MismatchError, "filters of different %s: %S and %S", name, mine, theirs);
+        PyErr_Format(state->MismatchError, "the filters differ in %s: %S and %S", name, mine, theirs);
     Py_XDECREF(mine);
     Py_XDECREF(theirs);
 }

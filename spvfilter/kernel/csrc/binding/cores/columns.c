@@ -175,7 +175,7 @@ static bool check_padding(const spv_run *run, const Py_buffer *view) {
         return true;
     PyErr_Format(
         PyExc_TypeError,
-        "NumPy's S hides zeros at the end of keys: pass padding='keep' if each key has the full width, or padding='strip' for texts; or"
+        "NumPy's S hides zeros at the end of keys: pass padding='keep' if each key has the full width, or padding='strip' for text; or"
         " pass .view('V%zd') or uint8[n, %zd]",
         view->itemsize,
         view->itemsize
@@ -222,8 +222,10 @@ static bool refuse_view(const spv_core *core, const Py_buffer *view, const char 
     else if (core->encoder != SPV_ENCODE_OWN)
         wanted = "integers in one dimension";
     PyObject *shown = PyUnicode_FromString(format);
+    const char *plural = view->ndim == 1 ? "" : "s";
+    static const char message[] = "a batch of keys for this filter must be %s, not a buffer of %R with %d dimension%s";
     if (shown)
-        PyErr_Format(PyExc_TypeError, "a batch of keys for this filter must be %s, not a buffer of %R with %d dimension(s)", wanted, shown, view->ndim);
+        PyErr_Format(PyExc_TypeError, message, wanted, shown, view->ndim, plural);
     Py_XDECREF(shown);
     return false;
 }
@@ -371,7 +373,7 @@ bool spv_run_stream(spv_run *run, PyObject *capsule) {
     MOVE(capsule, "arrow_array_stream", &stream);
     bool done = false;
     if (!stream.release || !stream.get_schema || !stream.get_next) {
-        refuse(run->core, SPV_FORMAT, &(spv_error){.field = "stream", .message = "it was released, or is incomplete"});
+        refuse(run->core, SPV_FORMAT, &(spv_error){.field = "stream", .message = "it has already been released, or is incomplete"});
     } else {
         PyThreadState *thread = PyEval_SaveThread();
         const int code = stream.get_schema(&stream, &schema);

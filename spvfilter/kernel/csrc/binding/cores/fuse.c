@@ -13,18 +13,18 @@ enum { HASH_SIZE = 8 };
 static bool read_fuse(const spv_state *state, PyObject *bits, PyObject *seed, PyObject *length, PyObject *segments, spv_fuse *fuse) {
     long long numbers[4];
     if (!spv_whole(state, bits, 8, 32, "a fingerprint must be 8, 16 or 32 bits long", numbers)
-        || !spv_whole(state, seed, 0, UINT32_MAX, "seed is not a u32", numbers + 1)
-        || !spv_whole(state, length, 1, SPV_FUSE_SEGMENT, "a segment must have from 1 to 2^18 cells", numbers + 2)
-        || !spv_whole(state, segments, 0, UINT32_MAX, "segments is not a u32", numbers + 3))
+        || !spv_whole(state, seed, 0, UINT32_MAX, "seed must be from 0 to 2^32 - 1", numbers + 1)
+        || !spv_whole(state, length, 1, SPV_FUSE_SEGMENT, "a segment must have 1 to 2^18 cells", numbers + 2)
+        || !spv_whole(state, segments, 0, UINT32_MAX, "segments must be from 0 to 2^32 - 1", numbers + 3))
         return false;
     *fuse = (spv_fuse){
         .seed = (uint32_t)numbers[1], .length = (uint32_t)numbers[2], .segments = (uint32_t)numbers[3], .width = (unsigned)numbers[0] / 8};
     if (numbers[0] != 8 && numbers[0] != 16 && numbers[0] != 32)
-        PyErr_Format(state->ParameterError, "a fingerprint must be 8, 16 or 32 bits long: %lld", numbers[0]);
+        PyErr_Format(state->ParameterError, "a fingerprint must be 8, 16 or 32 bits long, not %lld", numbers[0]);
     else if (numbers[2] & (numbers[2] - 1))
-        PyErr_Format(state->ParameterError, "the cells of a segment must be a power of two: %lld", numbers[2]);
+        PyErr_Format(state->ParameterError, "the number of cells in a segment must be a power of two, not %lld", numbers[2]);
     else if (spv_fuse_cells(fuse) > UINT32_MAX)
-        PyErr_Format(state->ParameterError, "a table must have fewer than 2^32 cells: %llu", (unsigned long long)spv_fuse_cells(fuse));
+        PyErr_Format(state->ParameterError, "a table must have fewer than 2^32 cells, not %llu", (unsigned long long)spv_fuse_cells(fuse));
     else
         return true;
     return false;
@@ -140,7 +140,7 @@ static int contains(PyObject *self, PyObject *key) {
 static PyObject *hashes_of(const spv_state *state, PyObject *given) {
     PyObject *hashes = spv_snapshot(given);
     if (hashes && spv_size(hashes) % HASH_SIZE) {
-        PyErr_Format(state->ParameterError, "hashes must be 8 bytes long each, not %zu bytes in all", spv_size(hashes));
+        PyErr_Format(state->ParameterError, "hashes must be a multiple of 8 bytes long, not %zu", spv_size(hashes));
         Py_CLEAR(hashes);
     }
     return hashes;

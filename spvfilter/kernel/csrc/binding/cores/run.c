@@ -6,7 +6,7 @@
 #include "bloom/bits.h"
 #include "bloom/counters.h"
 
-enum { ALONE_FROM = 1 << 13 }; /* effort from which on releasing the GIL pays */
+enum { ALONE_FROM = 1 << 13 }; /* releasing the GIL pays for this effort or more */
 
 bool spv_run_make_room(spv_run *run, size_t count) {
     if (!run->asks || run->room - run->answers >= count)

@@ -6,7 +6,7 @@
 
 #include "bloom/bits.h"
 
-enum { FAR = 1 << 17 }; /* bytes of cells from which on they are prefetched */
+enum { FAR = 1 << 17 }; /* cells are prefetched if they have this many bytes or more */
 
 static void end(PyObject *self);
 
@@ -277,7 +277,7 @@ static PyObject *checked(const spv_state *state, PyObject *iterable) {
     const Py_ssize_t count = slices ? PyTuple_Size(slices) : 0;
     bool fits = slices && count >= 1 && count <= SPV_MAX_SLICES;
     if (slices && !fits)
-        PyErr_Format(state->ParameterError, "a series must have from 1 to %d slices, not %zd", SPV_MAX_SLICES, count);
+        PyErr_Format(state->ParameterError, "a series must have 1 to %d slices, not %zd", SPV_MAX_SLICES, count);
     for (Py_ssize_t i = 0; fits && i < count; i++)
         fits = check(state, spv_is_core(state, PyTuple_GetItem(slices, 0), SPV_BITS) ? PyTuple_GetItem(slices, 0) : NULL, PyTuple_GetItem(slices, i));
     if (!fits)

@@ -51,7 +51,7 @@ static bool is_encoding(long number) {
 static bool read_shape(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     long long cells, functions;
     if (!spv_whole(state, given->cells, 0, INT64_MAX, "cells must be from 0 to 2^63 - 1", &cells)
-        || !spv_whole(state, given->hash_funcs, 0, UINT32_MAX, "hash_funcs is not a u32", &functions))
+        || !spv_whole(state, given->hash_funcs, 0, UINT32_MAX, "hash_funcs must be from 0 to 2^32 - 1", &functions))
         return false;
     const long family = spv_member_of(state->Family, given->family, spv_is_family);
     const int partitioned = family < 0 ? -1 : PyObject_IsTrue(given->partitioned);
@@ -63,7 +63,7 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
     }
     if (family == SPV_FAMILY_SPLIT_BLOCK && !spv_is_split_block((uint64_t)cells, (uint32_t)functions, partitioned)) {
         PyErr_SetString(
-            state->ParameterError, "a split-block filter must have 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned");
+            state->ParameterError, "a split-block filter must have 8 hash functions and 1 to 2^32 256-bit blocks, and cannot be partitioned");
         return false;
     }
     PyObject *key = spv_named_snapshot(given->key, "key");
@@ -144,7 +144,7 @@ static bool read_width(const spv_state *state, const core_arguments *given, bool
     if (given->counter_bits && !spv_whole(state, given->counter_bits, 4, 16, expected, &width))
         return false;
     if (!bits && width != 4 && width != 8 && width != 16) {
-        PyErr_Format(state->ParameterError, "%s: %lld", expected, width);
+        PyErr_Format(state->ParameterError, "%s, not %lld", expected, width);
         return false;
     }
     fresh->width = (uint8_t)width;

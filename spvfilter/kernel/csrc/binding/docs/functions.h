@@ -24,7 +24,7 @@
     "bip37_scan_tx($module, raw, bits, hash_funcs, tweak, flags)\n" \
     "--\n" \
     "\n" \
-    "Return whether a node's filter matches a transaction, and the filter's bits after it.\n" \
+    "Return whether a node's filter matches a transaction, and the filter's bits afterwards.\n" \
     "\n" \
     "Args:\n" \
     "    raw: The transaction.\n" \
@@ -94,7 +94,7 @@
     "merkle_branches($module, leaves, positions, /)\n" \
     "--\n" \
     "\n" \
-    "Return the merkle branches of leaves: the hashes that a leaf's path is paired with, deepest first.\n" \
+    "Return the merkle branch of each given leaf: the hashes that its path is paired with, deepest first.\n" \
     "\n" \
     "A branch is 32 bytes long for each level below the root. A level with an odd number of hashes repeats its last hash.\n" \
     "\n" \
@@ -158,7 +158,7 @@
     "walk_tx($module, raw, at=0)\n" \
     "--\n" \
     "\n" \
-    "Parse the transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).\n" \
+    "Parse the transaction that starts at byte `at`, following Core's UnserializeTransaction (witness allowed).\n" \
     "\n" \
     "Raises FormatError for a truncated transaction, a CompactSize that is not canonical, an unknown segwit flag, a\n" \
     "superfluous witness, or a count or length that the remaining bytes cannot hold. Raises ParameterError for a negative\n" \
@@ -205,9 +205,9 @@
     "child_keys($module, parent, tweaks, /)\n" \
     "--\n" \
     "\n" \
-    "Return the compressed public keys of a parent key plus each tweak times the generator, 33 bytes each.\n" \
+    "For each tweak, return the compressed public key (33 bytes) of the parent key plus the tweak times the generator.\n" \
     "\n" \
-    "The result is 33 zeros if a tweak is too large for a private key or a sum is the point at infinity.\n" \
+    "A key is 33 zero bytes if its tweak is too large for a private key, or if the sum is the point at infinity.\n" \
     "\n" \
     "Args:\n" \
     "    parent: A compressed public key.\n" \
@@ -283,7 +283,7 @@
     "fuse_merge($module, hashes, /)\n" \
     "--\n" \
     "\n" \
-    "Return the distinct hashes among `hashes`, 8 bytes each, in any order.\n" \
+    "Return the distinct hashes among `hashes`, 8 bytes each, in no particular order.\n" \
     "\n" \
     "Raises TypeError if the object is not bytes-like, and ParameterError if its size is not a multiple of 8."
 #define SPV_DOC_gcs_build \
@@ -293,7 +293,7 @@
     "Build the Golomb-coded set of the distinct `items`.\n" \
     "\n" \
     "Args:\n" \
-    "    items: The items, each bytes.\n" \
+    "    items: The items, as bytes.\n" \
     "    key: 16-byte SipHash key.\n" \
     "    p: P, the number of bits in a remainder, from 1 to 32.\n" \
     "    m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.\n" \
@@ -337,7 +337,7 @@
     "find_header($module, indexes, block_hash, /)\n" \
     "--\n" \
     "\n" \
-    "Return where a header with this hash may be: positions in `indexes`, and the number of the header in that index.\n" \
+    "Return where a header with this hash may be, as pairs: the position of an index, and the header's number in it.\n" \
     "\n" \
     "An index is listed if it contains the first four bytes of the hash. Raises ParameterError if the hash has the wrong\n" \
     "length, or if the bytes are not an index."
@@ -345,7 +345,7 @@
     "header_bits($module, headers, /)\n" \
     "--\n" \
     "\n" \
-    "Return the compact bits of headers, 80 bytes each, as runs: the bits, and the number of headers that have them.\n" \
+    "Return the compact bits of headers, 80 bytes each, as runs: the bits, and how many successive headers have them.\n" \
     "\n" \
     "Raises FormatError if the last header is truncated."
 #define SPV_DOC_header_hashes \
@@ -359,10 +359,10 @@
     "index_headers($module, headers, last, /)\n" \
     "--\n" \
     "\n" \
-    "Return an index by hash of headers that follow each other.\n" \
+    "Return an index of successive headers, for looking them up by hash.\n" \
     "\n" \
     "The index consists of the first four bytes of each hash, in ascending order, and then the numbers of the headers in\n" \
-    "the same order, u16 little endian. Headers with equal bytes are in the order of their numbers.\n" \
+    "the same order, u16 little endian. Headers for which these bytes are equal are in the order of their numbers.\n" \
     "\n" \
     "Args:\n" \
     "    headers: 1 to 65,536 headers, 80 bytes each.\n" \
@@ -382,7 +382,7 @@
     "judge_headers($module, headers, hashes, times, usual, late, late_by, least_version, latest, /)\n" \
     "--\n" \
     "\n" \
-    "Return how many headers, from the first on, obey the rules, and how many of these are late.\n" \
+    "Return how many headers at the start obey the rules, and how many of these are late.\n" \
     "\n" \
     "A header is late if its time is more than `late_by` seconds after the header before it. The rules are:\n" \
     "\n" \
@@ -400,17 +400,17 @@
     "    usual: Bits (u32 little endian) and target (32 bytes little endian) of headers that are not late.\n" \
     "    late: Bits and target of late headers.\n" \
     "    late_by: Seconds after the previous header beyond which a header is late.\n" \
-    "    least_version: Lowest version.\n" \
-    "    latest: Latest time (Unix time).\n" \
+    "    least_version: Lowest version that is allowed.\n" \
+    "    latest: Latest time that is allowed (Unix time).\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The last header is truncated.\n" \
-    "    ParameterError: An argument has the wrong size, or a number that no header can have."
+    "    ParameterError: An argument has the wrong size, or is a number that no header can have."
 #define SPV_DOC_linked_headers \
     "linked_headers($module, headers, hashes, /)\n" \
     "--\n" \
     "\n" \
-    "Return how many headers, from the first on, follow each other without a break.\n" \
+    "Return how many headers at the start follow each other without a break.\n" \
     "\n" \
     "Args:\n" \
     "    headers: The headers, 80 bytes each.\n" \
@@ -458,10 +458,11 @@
     "    form: 0 for CSV, 1 for JSON lines.\n" \
     "    names: The names of the columns, which appear in JSON lines.\n" \
     "    layouts: The layout of each column, as in blocktables.Layout, but not FLOAT64.\n" \
-    "    columns: The columns, as `block_columns` returns them. Texts are UTF-8.\n" \
+    "    columns: The columns, as `block_columns` returns them. Text is UTF-8.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The numbers of items differ, a layout cannot be written, or a column does not fit its rows.\n" \
+    "    ParameterError: The numbers of items differ, a layout cannot be written, or a column does not match its number\n" \
+    "        of rows.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_columns \
     "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
@@ -469,15 +470,15 @@
     "\n" \
     "Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.\n" \
     "\n" \
-    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. `coinbase` has one bit for\n" \
-    "each row, the height 32 bits, and each other number 64 bits. The time is in milliseconds. Empty and unknown texts\n" \
-    "are null.\n" \
+    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. For each row, `coinbase` takes\n" \
+    "one bit, the height 32 bits, and every other number 64 bits. The time is in milliseconds. Empty or unknown text is\n" \
+    "null.\n" \
     "\n" \
     "Args:\n" \
     "    blocks: Tuples (hash, height, time, packed) with the arguments of `hit_lines`.\n" \
     "    start: Number of hits to skip.\n" \
     "    rows: Largest number of rows.\n" \
-    "    is_binary: True if hashes are 32 bytes in display order; False if they are text in hex.\n" \
+    "    is_binary: True if hashes are 32 bytes in display order; False if they are hex text.\n" \
     "    label_places: Offsets of the labels, as for `hit_lines`.\n" \
     "    label_texts: The labels in UTF-8, as for `hit_lines`.\n" \
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
@@ -485,7 +486,7 @@
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.\n" \
+    "    FormatError: The bytes are not packed hits, or the label of a hit is outside `label_texts`.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has the wrong type.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
@@ -503,7 +504,7 @@
     "    sums: A writable buffer with the numbers of all entries.\n" \
     "\n" \
     "Returns:\n" \
-    "    The index of each satoshi sum that reached 2**64 and wrapped around, once for each time.\n" \
+    "    The index of each satoshi sum that reached 2**64 and wrapped around, once for each time that it did.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits. The sums are unchanged.\n" \
@@ -541,14 +542,14 @@
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The bytes are not packed hits, or the label of a hit is outside the texts.\n" \
+    "    FormatError: The bytes are not packed hits, or the label of a hit is outside `label_texts`.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_sums \
     "hit_sums($module, packed, /)\n" \
     "--\n" \
     "\n" \
-    "Return the sums of the hits of each entry, in the order of entries.\n" \
+    "Return the sums over the hits of each entry, in the order of the entries.\n" \
     "\n" \
     "Returns:\n" \
     "    Tuples (entry, matches, received, spent, unknown): the number of hits, the satoshi of the outputs, the satoshi\n" \
@@ -591,19 +592,20 @@
     "script_addresses($module, offsets, scripts, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "Return the addresses of a column of scripts as a column of text. A script without an address has no value.\n" \
+    "Return the addresses of a column of scripts as a column of text. A script without an address is null.\n" \
     "\n" \
     "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format.\n" \
     "\n" \
     "Args:\n" \
-    "    offsets: Offsets of the scripts, int32: one more than rows.\n" \
+    "    offsets: Offsets of the scripts as int32, one more than there are rows.\n" \
     "    scripts: The concatenated scripts.\n" \
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The offsets do not fit the scripts, a version is out of range, or an address cannot be encoded.\n" \
+    "    ParameterError: The offsets do not match the scripts, a version is out of range, or an address cannot be\n" \
+    "        encoded.\n" \
     "    OverflowError: The column has more than 2,147,483,647 bytes."
 #define SPV_DOC_silent_candidate \
     "silent_candidate($module, raw, at, spent, /)\n" \
@@ -623,7 +625,7 @@
     "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, hits, /)\n" \
     "--\n" \
     "\n" \
-    "Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.\n" \
+    "Return columns of the tables of some blocks: blocks, transactions, inputs, outputs and items.\n" \
     "\n" \
     "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. Validity is None if every row\n" \
     "has a value. Offsets are None if all values have the same size.\n" \
@@ -641,7 +643,7 @@
     "Raises:\n" \
     "    FormatError: A block is malformed, as in walk_block, or pays an amount out of range; or hits are malformed or\n" \
     "        belong to another block.\n" \
-    "    UndoError: An undo record does not fit its block.\n" \
+    "    UndoError: An undo record does not belong to its block.\n" \
     "    ParameterError: The numbers of items differ, a column does not exist, or a height or a network is out of range.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
 #define SPV_DOC_thrift_end \

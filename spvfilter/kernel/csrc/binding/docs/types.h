@@ -46,7 +46,7 @@
     "        error, and \"skip\" leaves them out. With a custom `encode` function, \"raise\" passes None to that\n" \
     "        function.\n" \
     "    padding: How to handle the zeros at the end of NumPy's byte strings (S): \"keep\" for keys of the full width,\n" \
-    "        such as digests, or \"strip\" for texts. S is an error without it.\n" \
+    "        such as digests, or \"strip\" for text. S is an error without it.\n" \
     "\n" \
     "Raises:\n" \
     "    TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys\n" \
@@ -64,8 +64,8 @@
     "Test a batch of keys, as `update` accepts it, and return one byte for each key: 1 if it is contained, else 0.\n" \
     "\n" \
     "For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean\n" \
-    "Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of\n" \
-    "`update` except ReadOnlyError."
+    "Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the same errors\n" \
+    "as `update`, except ReadOnlyError."
 #define SPV_DOC_BitCore_set_bits \
     "set_bits($self)\n" \
     "--\n" \
@@ -125,13 +125,13 @@
     "CounterCore(cells, hash_funcs, family, key, buffer, encoding=0, partitioned=False, custom=None, encode=None, private=False, counter_bits=4)\n" \
     "--\n" \
     "\n" \
-    "An array of counters of 4, 8 or 16 bits (`counter_bits`) with k hash functions. The other arguments are Hashed's.\n" \
+    "An array of 4-, 8- or 16-bit counters (`counter_bits`) with k hash functions. See Hashed for the other arguments.\n" \
     "\n" \
-    "8-bit counters are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is\n" \
-    "in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.\n" \
+    "8-bit counters are bytes, and 16-bit counters are little endian, at an even address. A 4-bit counter c is in\n" \
+    "byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` is ⌈m/2⌉, m or 2m bytes long.\n" \
     "\n" \
     "A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)\n" \
-    "keeps it: nobody knows any more how many keys it counts, so it is never decremented.\n" \
+    "stays there: it is no longer known how many keys it counts, so it is never decremented.\n" \
     "\n" \
     "Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size."
 #define SPV_DOC_CounterCore_counter_limit \
@@ -166,7 +166,7 @@
     "\n" \
     "Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.\n" \
     "\n" \
-    "Raises the errors of BloomFilter.update."
+    "Raises the same errors as BloomFilter.update."
 #define SPV_DOC_CounterCore_contains_many \
     "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
@@ -227,8 +227,8 @@
     "\n" \
     "Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.\n" \
     "\n" \
-    "Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have\n" \
-    "been added."
+    "Raises the same errors as BloomFilter.update, and CapacityError if there is no room. The keys before the error\n" \
+    "have been added."
 #define SPV_DOC_SeriesCore_contains_many \
     "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
@@ -255,8 +255,8 @@
     "- `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.\n" \
     "- `buffer` contains the fingerprints, little endian, and is used in place, not copied.\n" \
     "\n" \
-    "Raises ParameterError for a number out of range, another family, a key that is not 16 bytes long, or a buffer of\n" \
-    "another size."
+    "Raises ParameterError for a number out of range, a different family, a key that is not 16 bytes long, or a buffer of\n" \
+    "the wrong size."
 #define SPV_DOC_FuseCore_fingerprint_bits \
     "Number of bits in a fingerprint: 8, 16 or 32."
 #define SPV_DOC_FuseCore_seed \
@@ -278,7 +278,7 @@
     "\n" \
     "Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.\n" \
     "\n" \
-    "The batch is as BloomFilter.update accepts it. Raises the errors of BloomFilter.contains_many."
+    "Accepts the same batches as BloomFilter.update, and raises the same errors as BloomFilter.contains_many."
 #define SPV_DOC_FuseCore_encoding \
     "Encoding of the keys, an `Encoding`."
 #define SPV_DOC_FuseCore_family \
@@ -311,7 +311,7 @@
     "match_many($self, sets, p, m)\n" \
     "--\n" \
     "\n" \
-    "Query many sets, and return one byte for each set: 1 if `match_any` is true for it, else 0.\n" \
+    "Query many sets, and return one byte for each set: 1 if `match_any` returns True for it, else 0.\n" \
     "\n" \
     "Args:\n" \
     "    sets: Pairs (key, data) of bytes.\n" \
@@ -347,8 +347,8 @@
     "\n" \
     "Add an entry, and return its number, from 0. An existing entry keeps its number.\n" \
     "\n" \
-    "Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64\n" \
-    "bytes, and an unknown type of script."
+    "Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64 bytes long,\n" \
+    "and an unknown script type."
 #define SPV_DOC_WatchTable_find \
     "find($self, kind, value, /)\n" \
     "--\n" \
@@ -387,7 +387,7 @@
     "image($self)\n" \
     "--\n" \
     "\n" \
-    "Return the image over which the table was opened, or None without an image or after a change to the table."
+    "Return the image over which the table was opened, or None if there was none or the table has changed."
 #define SPV_DOC_WatchTable_image_size \
     "image_size($self)\n" \
     "--\n" \
@@ -499,16 +499,16 @@
     "entry.\n" \
     "\n" \
     "Args:\n" \
-    "    sums: The sums of entries in the format of `add_hit_sums`, from the entry `first` on.\n" \
+    "    sums: The sums of entries in the format of `add_hit_sums`, starting with the entry `first`.\n" \
     "    first: Number of the first entry.\n" \
     "    label_places: Offsets of the labels, as for `hit_lines`.\n" \
-    "    label_texts: The labels as cells of CSV, as for `hit_lines`.\n" \
+    "    label_texts: The labels as CSV cells, as for `hit_lines`.\n" \
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The label of an entry is outside the texts.\n" \
+    "    FormatError: The label of an entry is outside `label_texts`.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_WatchTable_match_script \

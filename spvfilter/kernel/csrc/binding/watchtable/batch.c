@@ -73,7 +73,7 @@ static bool take_beside(const spv_state *state, PyObject *undo, size_t count, co
     if (!of->given)
         return false;
     if ((size_t)PyList_Size(of->given) != count) {
-        PyErr_Format(state->ParameterError, "%zd undo records for %zu %s", PyList_Size(of->given), count, what);
+        PyErr_Format(state->ParameterError, "the number of undo records (%zd) must equal the number of %s (%zu)", PyList_Size(of->given), what, count);
         return false;
     }
     of->records = PyMem_Calloc(count + 1, sizeof *of->records);

@@ -78,7 +78,7 @@ PyObject *spv_wt_entry(PyObject *self, PyObject *argument) {
     if (is_there)
         found = spv_entry_value(spv_object_state(self), entry);
     else
-        PyErr_Format(PyExc_IndexError, "no entry %S", whole);
+        PyErr_Format(PyExc_IndexError, "there is no entry %S", whole);
     Py_DECREF(whole);
     return found;
 }

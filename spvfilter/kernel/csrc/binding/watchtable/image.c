@@ -36,8 +36,8 @@ PyObject *spv_table_over(PyTypeObject *type, PyObject *image) {
 PyObject *spv_wt_packed_entries(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     const spv_state *state = spv_object_state(self);
     long long first, most;
-    if (!spv_count_arguments("packed_entries", count, 2) || !spv_whole(state, arguments[0], 0, UINT32_MAX, "not the number of an entry", &first)
-        || !spv_whole(state, arguments[1], 0, UINT32_MAX, "not a number of entries", &most))
+    if (!spv_count_arguments("packed_entries", count, 2) || !spv_whole(state, arguments[0], 0, UINT32_MAX, "the number of an entry must be from 0 to 2^32 - 1", &first)
+        || !spv_whole(state, arguments[1], 0, UINT32_MAX, "a number of entries must be from 0 to 2^32 - 1", &most))
         return NULL;
     spv_table *table = spv_table_of(self);
     PyThreadState *thread = spv_begin_read(table);

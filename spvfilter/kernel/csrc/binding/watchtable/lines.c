@@ -46,10 +46,10 @@ PyObject *spv_wt_add_address_lines(PyObject *self, PyObject *const *arguments, P
         return NULL;
     PyObject *chunk = spv_snapshot(arguments[0]), *result = NULL;
     if (chunk && spv_offset(state, arguments[1], &at) && spv_take_network(state, arguments + 2, &network)
-        && spv_whole(state, arguments[5], 1, SPV_MOST_JOBS, "not a number of threads", &jobs)) {
+        && spv_whole(state, arguments[5], 1, SPV_MOST_JOBS, "the number of threads must be from 1 to 256", &jobs)) {
         const size_t size = spv_size(chunk);
         if (at > size)
-            PyErr_Format(PyExc_IndexError, "byte %zu of %zu", at, size);
+            PyErr_Format(PyExc_IndexError, "the offset must be at most %zu, the size of the chunk, not %zu", size, at);
         else
             result = add_lines(self, &network, (spv_bytes){spv_data(chunk) + at, size - at}, (unsigned)jobs);
     }
@@ -90,7 +90,7 @@ PyObject *spv_wt_script_totals(PyObject *self, PyObject *const *arguments, Py_ss
     if (!spv_count_arguments("script_totals", count, 7))
         return NULL;
     PyObject *sums = spv_snapshot(arguments[0]), *places = NULL, *texts = NULL, *made = NULL;
-    if (sums && spv_whole(state, arguments[1], 0, SPV_MAX_ENTRY, "not the number of an entry", &first) && (places = spv_snapshot(arguments[2]))
+    if (sums && spv_whole(state, arguments[1], 0, SPV_MAX_ENTRY, "the number of an entry must be from 0 to 2^31 - 2", &first) && (places = spv_snapshot(arguments[2]))
         && (texts = spv_snapshot(arguments[3])) && spv_take_form(state, arguments + 4, &totals.network)) {
         totals.sums = spv_bytes_of(sums);
         totals.first = (uint32_t)first;

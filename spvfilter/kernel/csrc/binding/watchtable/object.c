@@ -68,8 +68,8 @@ bool spv_take_coin(const spv_state *state, PyObject *outpoint, PyObject *entry, 
     bool fits = held->outpoint && spv_check_outpoint(state, held->outpoint);
     if (fits && script != Py_None)
         fits = (held->script = spv_snapshot(script)) != NULL;
-    fits = fits && spv_whole(state, entry, 0, SPV_MAX_ENTRY, "not the number of an entry", &number)
-        && spv_whole(state, value, SPV_NO_VALUE, INT64_MAX, "not a value in satoshi", &satoshi);
+    fits = fits && spv_whole(state, entry, 0, SPV_MAX_ENTRY, "the number of an entry must be from 0 to 2^31 - 2", &number)
+        && spv_whole(state, value, SPV_NO_VALUE, INT64_MAX, "a value must be at least 0 satoshi, or -1 if it is not known", &satoshi);
     if (!fits) {
         spv_let_coin_go(held);
         return false;

@@ -10,7 +10,7 @@
 typedef struct {
     uint8_t *bits;
     spv_modulus modulus;
-    uint32_t hash_funcs; /* 0 also if there are no bits */
+    uint32_t hash_funcs; /* also 0 if there are no bits */
     uint32_t tweak;
     int flags;
 } spv_filter;

@@ -24,7 +24,7 @@ typedef struct {
     uint8_t txid[32];
 } spv_tx_match;
 
-/* Initialize with {0}. Free with spv_tx_matches_free, also after a failure. */
+/* Initialize with {0}. Free with spv_tx_matches_free, even after a failure. */
 typedef struct {
     spv_tx_match *items;
     size_t count, room;

@@ -59,7 +59,7 @@ SPV_INLINE void spv_window_put(spv_window *w, const uint8_t *data, size_t size, 
     }
 }
 
-/* The first element from `element` on that may be in the filter; w->count if there is none. All elements must have
+/* The first element, starting with `element`, that may be in the filter; w->count if there is none. All elements must have
    been tested. */
 size_t spv_window_next(const spv_window *w, size_t element);
 /* True if an element is in the filter in its current state. */

@@ -55,7 +55,7 @@ static spv_status refuse_type(const char *format, spv_error *error) {
 
 spv_status spv_arrow_type_of(const struct ArrowSchema *schema, spv_arrow_type *type, spv_error *error) {
     if (!schema->release || !schema->format)
-        return spv_refuse(error, 0, "schema", schema->release ? "it has no format" : "it was released");
+        return spv_refuse(error, 0, "schema", schema->release ? "it has no format" : "it has already been released");
     type->within = !strcmp(schema->format, "+s");
     if (type->within && schema->n_children != 1) {
         spv_refuse(error, 0, "columns", "%" PRId64, schema->n_children);
@@ -76,17 +76,17 @@ spv_status spv_arrow_type_of(const struct ArrowSchema *schema, spv_arrow_type *t
     return values->dictionary || !layout_of(values->format, &type->values) ? refuse_type(values->format, error) : SPV_OK;
 }
 
-/* Checks the `length` rows of a column from number `skipped` on. */
+/* Checks the `length` rows of a column, starting with number `skipped`. */
 static spv_status rows(const struct ArrowArray *array, int64_t skipped, int64_t length, spv_column *column, spv_error *error) {
     const size_t first = column->first;
     if (!array->release)
-        return spv_refuse(error, first, "array", "it was released");
+        return spv_refuse(error, first, "array", "it has already been released");
     if (array->length < 0 || array->offset < 0 || array->length > LONGEST || array->offset > LONGEST)
-        return spv_refuse(error, first, "length", "%" PRId64 " from %" PRId64, array->length, array->offset);
+        return spv_refuse(error, first, "length", "%" PRId64 " rows at offset %" PRId64 " are out of range", array->length, array->offset);
     if (skipped > array->length || length > array->length - skipped)
-        return spv_refuse(error, first, "length", "%" PRId64 " where %" PRId64 " are needed", array->length, skipped + length);
+        return spv_refuse(error, first, "length", "expected at least %" PRId64 ", got %" PRId64, skipped + length, array->length);
     if (array->null_count < -1 || array->null_count > array->length)
-        return spv_refuse(error, first, "null_count", "%" PRId64 " of %" PRId64, array->null_count, array->length);
+        return spv_refuse(error, first, "null_count", "must be from -1 to %" PRId64 ", not %" PRId64, array->length, array->null_count);
     if (array->n_children)
         return spv_refuse(error, first, "children", "expected none, got %" PRId64, array->n_children);
     column->length = (size_t)length;
@@ -108,7 +108,7 @@ static spv_status blocks(const struct ArrowArray *array, spv_column *column, spv
     for (size_t i = 0; i < column->block_count; i++) {
         const int64_t size = (int64_t)spv_le64(column->sizes + 8 * i);
         if (size < 0)
-            return spv_refuse(error, column->first, "sizes", "%" PRId64 " bytes of buffer %zu", size, i);
+            return spv_refuse(error, column->first, "sizes", "the size of buffer %zu must not be negative, but is %" PRId64, i, size);
     }
     return SPV_OK;
 }
@@ -118,7 +118,7 @@ static spv_status last_offset(const struct ArrowArray *array, spv_column *column
     const uint8_t *last = column->items + column->length * column->width;
     column->data = buffer_at(array, 2);
     column->end = column->width == 8 ? (int64_t)spv_le64(last) : (int32_t)spv_le32(last);
-    return column->end < 0 ? spv_refuse(error, column->first, "offsets", "the last one is %" PRId64, column->end) : SPV_OK;
+    return column->end < 0 ? spv_refuse(error, column->first, "offsets", "the last one must not be negative, but is %" PRId64, column->end) : SPV_OK;
 }
 
 static spv_status buffers(const spv_arrow_layout *layout, const struct ArrowArray *array, spv_column *column, spv_error *error) {
@@ -132,7 +132,7 @@ static spv_status buffers(const spv_arrow_layout *layout, const struct ArrowArra
         return spv_refuse(error, column->first, "buffers", "they are missing");
     column->validity = array->null_count ? buffer_at(array, 0) : NULL;
     if (array->null_count > 0 && !column->validity)
-        return spv_refuse(error, column->first, "null_count", "%" PRId64 " without a validity buffer", array->null_count);
+        return spv_refuse(error, column->first, "null_count", "must be at most 0 without a validity buffer, not %" PRId64, array->null_count);
     column->items = buffer_at(array, 1);
     if (!column->length)
         return SPV_OK;
@@ -152,18 +152,18 @@ static spv_status open_column(
     if (status != SPV_OK)
         return status;
     if (layout->width && column->bit + column->length > (size_t)LONGEST / layout->width)
-        return spv_refuse(error, first, "length", "%zu rows of %zu bytes", column->bit + column->length, layout->width);
+        return spv_refuse(error, first, "length", "%zu rows of %zu bytes are too many", column->bit + column->length, layout->width);
     return buffers(layout, array, column, error);
 }
 
 /* Returns the column of a table. The table must have exactly one column and no nulls of its own. */
 static spv_status unwrap(const struct ArrowArray *table, size_t first, const struct ArrowArray **column, spv_error *error) {
     if (!table->release)
-        return spv_refuse(error, first, "array", "it was released");
+        return spv_refuse(error, first, "array", "it has already been released");
     if (table->n_children != 1 || !table->children || !table->children[0])
         return spv_refuse(error, first, "children", "expected 1, got %" PRId64, table->n_children);
     if (table->length < 0 || table->offset < 0 || table->length > LONGEST || table->offset > LONGEST)
-        return spv_refuse(error, first, "length", "%" PRId64 " from %" PRId64, table->length, table->offset);
+        return spv_refuse(error, first, "length", "%" PRId64 " rows at offset %" PRId64 " are out of range", table->length, table->offset);
     if (table->null_count && table->n_buffers > 0 && table->buffers && table->buffers[0])
         return spv_refuse(error, first, "null_count", "rows of a table are null");
     *column = table->children[0];
@@ -185,7 +185,7 @@ spv_status spv_arrow_column(
     if (open_column(&type->values, keys->dictionary, 0, keys->dictionary->length, first, values, error) != SPV_OK)
         return SPV_FORMAT;
     if (keys->dictionary->dictionary)
-        return spv_refuse(error, first, "dictionary", "it has a dictionary itself");
+        return spv_refuse(error, first, "dictionary", "it must not have a dictionary itself");
     column->values = values;
     column->kind = values->kind;
     return SPV_OK;

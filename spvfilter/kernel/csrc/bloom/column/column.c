@@ -145,30 +145,37 @@ SPV_INLINE spv_status take_part(const spv_column *column, size_t row, size_t sho
     const uint8_t *item = item_of(column, row);
     const int64_t from = part(item, 0, wide), to = part(item, wide ? 8 : 4, wide);
     if (SPV_UNLIKELY(from < 0 || from > to || to > column->end))
-        return spv_refuse(error, shown, "offsets", "from %" PRId64 " to %" PRId64 " of %" PRId64, from, to, column->end);
+        return spv_refuse(error, shown, "offsets", "bytes %" PRId64 " to %" PRId64 " are not a range within 0 to %" PRId64, from, to, column->end);
     if (SPV_UNLIKELY(!column->data && from < to))
         return spv_refuse(error, shown, "data", "the buffer is missing");
     *key = (spv_bytes){column->data ? column->data + from : (const uint8_t *)"", (size_t)(to - from)};
     return SPV_OK;
 }
 
+static spv_status refuse_range(size_t shown, int32_t from, int64_t to, int32_t block, int64_t whole, spv_error *error) {
+    static const char message[] = "bytes %" PRId32 " to %" PRId64 " are outside buffer %" PRId32 ", which is %" PRId64 " bytes long";
+    return spv_refuse(error, shown, "view", message, from, to, block, whole);
+}
+
 SPV_INLINE spv_status take_view(const spv_column *column, size_t row, size_t shown, spv_bytes *key, spv_error *error) {
     const uint8_t *item = item_of(column, row);
     const int32_t size = (int32_t)spv_le32(item), block = (int32_t)spv_le32(item + 8), at = (int32_t)spv_le32(item + 12);
     if (SPV_UNLIKELY(size < 0))
-        return spv_refuse(error, shown, "view", "a size of %" PRId32, size);
+        return spv_refuse(error, shown, "view", "its size must not be negative, but is %" PRId32, size);
     if (size <= 12) {
         *key = (spv_bytes){item + 4, (size_t)size};
         return SPV_OK;
     }
     if (SPV_UNLIKELY(block < 0 || (size_t)block >= column->block_count))
-        return spv_refuse(error, shown, "view", "buffer %" PRId32 " of %zu", block, column->block_count);
+        return spv_refuse(error, shown, "view", "buffer %" PRId32 " does not exist: the number of data buffers is %zu", block, column->block_count);
     const int64_t whole = (int64_t)spv_le64(column->sizes + 8 * (size_t)block);
-    if (SPV_UNLIKELY(at < 0 || (int64_t)at + size > whole || !column->blocks[block]))
-        return spv_refuse(error, shown, "view", "from %" PRId32 " to %" PRId64 " of %" PRId64, at, (int64_t)at + size, whole);
+    if (SPV_UNLIKELY(at < 0 || (int64_t)at + size > whole))
+        return refuse_range(shown, at, (int64_t)at + size, block, whole, error);
+    if (SPV_UNLIKELY(!column->blocks[block]))
+        return spv_refuse(error, shown, "view", "buffer %" PRId32 " is missing", block);
     *key = (spv_bytes){column->blocks[block] + at, (size_t)size};
     if (SPV_UNLIKELY(memcmp(key->data, item + 4, 4)))
-        return spv_refuse(error, shown, "view", "its prefix is not that of the text");
+        return spv_refuse(error, shown, "view", "its prefix does not match the value");
     return SPV_OK;
 }
 
@@ -204,14 +211,14 @@ static spv_status take_named(const spv_column *column, size_t row, size_t shown,
     const spv_column *values = column->values;
     const uint64_t index = number_at(column, row);
     if (index >= values->length && column->is_signed)
-        return spv_refuse(error, shown, "dictionary", "value %" PRId64 " of %zu", (int64_t)index, values->length);
+        return spv_refuse(error, shown, "dictionary", "number %" PRId64 " is outside the dictionary, whose length is %zu", (int64_t)index, values->length);
     if (index >= values->length)
-        return spv_refuse(error, shown, "dictionary", "value %" PRIu64 " of %zu", index, values->length);
+        return spv_refuse(error, shown, "dictionary", "number %" PRIu64 " is outside the dictionary, whose length is %zu", index, values->length);
     *missing = values->layout == SPV_NULLS || !is_valid(values, (size_t)index);
     return *missing ? SPV_OK : take_key(values, values->layout, (size_t)index, shown, taken, error);
 }
 
-/* Takes rows from `from` on, up to the first row that is refused. */
+/* Takes rows, starting with `from`, up to the first row that is refused. */
 SPV_INLINE spv_status take(const spv_column *column, spv_layout layout, size_t from, size_t count, spv_column_keys *taken, spv_error *error) {
     while (taken->rows < count && taken->effort < SPV_COLUMN_BYTES) {
         const size_t row = from + taken->rows;

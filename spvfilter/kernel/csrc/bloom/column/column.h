@@ -71,7 +71,7 @@ void spv_column_lay_out(const spv_column *column, void *memory, spv_column_keys 
 /* True if the rows of the column are keys as they are in memory, `width` bytes each. */
 bool spv_column_is_plain(const spv_column *column, spv_number number);
 
-/* Takes keys from row number `from` on, as many as fit. It takes at least one row unless it fails.
+/* Takes as many keys as fit, starting with row number `from`. It takes at least one row unless it fails.
 
    If a row is refused, the keys before it are taken. The status is then SPV_FORMAT for a malformed row, SPV_FLAW for
    a null, or SPV_RANGE for a number that does not fit. The offset of the error is the number of the row among the caller's

@@ -11,7 +11,7 @@ typedef struct {
     const char *name;
     unsigned needs; /* features of spv_cpu */
     size_t lanes;   /* messages that `many` advances at once, ≤ SPV_MAX_LANES */
-    size_t worth;   /* number of messages from which on `many` is faster than `one` */
+    size_t worth;   /* `many` is faster than `one` for this many messages or more */
     /* Blocks of 64 bytes of one message. */
     void (*one)(uint32_t state[8], const uint8_t *data, size_t blocks);
     /* The same number of blocks of each of `lanes` messages. Word i of lane l's state is state[i * lanes + l]. The
