@@ -1,4 +1,4 @@
-"""Generic Bloom filters, counting, scalable and static ones: hash families, sizing and file format."""
+"""Generic Bloom filters, including counting, scalable and static filters: hash families, sizes and file formats."""
 
 from __future__ import annotations
 

@@ -61,13 +61,13 @@ _ENCODINGS: dict[str | None, Encoding] = {
     "uint32": Encoding.UINT32,
 }
 ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # The argument `encode` for each encoding.
-# Bytes. From this size on memory is mapped instead of allocated: a mapped page takes no memory before its first use.
+# Bytes. Memory of this size or more is mapped, not allocated: a mapped page takes no memory before its first use.
 _MAPPED = 1 << 20
-# Bytes. From this size on huge pages are requested: the bits of a key are scattered, so small pages miss in the TLB.
+# Bytes. Memory of this size or more gets huge pages: the bits of a key are scattered, so small pages miss in the TLB.
 _HUGE = 1 << 22
 
 
-_FALSE = 1.05  # From this multiple of the requested rate on, a filter is refused (our choice).
+_FALSE = 1.05  # A filter is refused if its rate exceeds this multiple of the requested rate (our choice).
 # Standard deviations by which an estimate must exceed the capacity. One filter in 30,000 refuses a key too early.
 _DEVIATIONS = 4
 # A writer to shared memory may add a 16th of the keys that still fit, and at least a 64th of the capacity, before it
@@ -126,7 +126,7 @@ class GenericFilter:
     on_full: OnFull
     """Reaction of a full filter to a new key: "raise" raises CapacityError, "warn" issues CapacityWarning."""
     _full_at: tuple[int, float | None] | None
-    """Number of keys when `room` ends, and the rate at that time if it is known. None: both must be estimated."""
+    """Number of keys when `room` runs out, and the rate then if it is known. None if both must be estimated."""
     _owner: Literal["self", "others"] | mmap.mmap
     """Owner of the memory: "self" means only this filter, "others" means shared. A file is completed by `close`."""
 
@@ -239,9 +239,9 @@ class GenericFilter:
 
         A new filter is full after `capacity` new keys. Keys that it already contains are not counted again.
 
-        In other filters the number of keys is estimated from the set cells. This concerns filters from a file, a pickle
-        or a set operation, and filters in shared memory. They are full if the estimate exceeds `capacity` by four
-        standard deviations.
+        In other filters the number of keys is estimated from the set cells. This applies to filters from a file, a
+        pickle or a set operation, and filters in shared memory. They are full if the estimate exceeds `capacity` by
+        four standard deviations.
 
         Raises CapacityError if the filter is full and `on_full` is "raise". Warns once with CapacityWarning if it is
         "warn".
@@ -577,7 +577,7 @@ class GenericFilter:
         return pickled(make, (bytes(self),), self)
 
     def __repr__(self) -> str:
-        """Return a text with the shape, fill and false-positive rate of the filter.
+        """Return a string that shows the shape, fill and false-positive rate of the filter.
 
         If the cells take more than 64 KiB, fill and rate are estimated from a sample and marked with ≈, so that the
         call is fast.

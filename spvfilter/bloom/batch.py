@@ -31,7 +31,7 @@ class KeyBatch:
     def answer(self, mask: bytes) -> object:
         """Return `mask` for the batch, in the array type of the batch's library.
 
-        `mask` has one byte for each key that was yielded.
+        `mask` contains one byte for each key that was yielded.
         """
         if self._left_out:
             spread = bytearray(len(mask) + len(self._left_out))

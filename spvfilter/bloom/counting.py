@@ -92,8 +92,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     ) -> Self:
         """Make a filter from the cells that `dump` returned.
 
-        Pass the arguments that the filter was made with, because the cells do not contain them. Raises the errors of
-        BloomFilter.load, and ParameterError unless `counter_bits` is 4, 8 or 16.
+        Pass the arguments that the filter was made with, because the cells do not contain them. Raises the same errors
+        as BloomFilter.load, and ParameterError unless `counter_bits` is 4, 8 or 16.
         """
         kind = _kind_of(counter_bits)
         return cls._loaded(kind, raw, capacity, fp_rate, hash_funcs, bits, hashing, encode, partitioned, on_full)
@@ -174,7 +174,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
             if there[at]:
                 try:
                     self.remove(key)
-                except KeyError:  # the same batch or another thread has removed it already
+                except KeyError:  # the same batch or another thread has already removed it
                     there[at] = 0
         return batch.answer(bytes(there))  # type: ignore[return-value]  # the mask type of the keys' library
 

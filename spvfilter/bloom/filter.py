@@ -65,7 +65,7 @@ class BloomBits(BitCore):
         return both
 
     def intersection(self, *others: BloomBits) -> Self:
-        """Return a new filter that contains the keys that this filter and all others contain, as `&` does.
+        """Return a new filter that contains the keys that this filter and all the others contain, as `&` does.
 
         Raises MismatchError if a filter has a different shape, TypeError if an object is not such a filter, and
         TooLargeError if the result does not fit into memory.
@@ -114,8 +114,8 @@ class BloomBits(BitCore):
     def isdisjoint(self, other: BloomBits) -> bool:
         """Return True if it is certain that no key was added to both filters: they share no set bit.
 
-        False means that both may contain a key, as for almost all filters with a few keys. Raises MismatchError if the
-        filter has a different shape, and TypeError if it is not a Bloom filter.
+        False means that both may contain the same key, which is the result for almost all filters with a few keys.
+        Raises MismatchError if the filter has a different shape, and TypeError if it is not a Bloom filter.
         """
         self._match((other,))
         return self.set_bits() + other.set_bits() == self.union_set_bits(other)
@@ -263,7 +263,7 @@ class BloomFilter(GenericFilter, BloomBits):
         over = partial(cls._made, part, made.hashing, made._encode_with, private=True)
         _refuse_unpicklable(over)
         made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
-        made._make_room()  # the number of keys in all partitions together is not known
+        made._make_room()  # the total number of keys in all partitions is not known
         return made
 
 

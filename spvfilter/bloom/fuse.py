@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-_SEEDS = 100  # Seeds for a table before a larger table is tried.
-_TABLES = 10  # Tables before the build fails: each fails with a probability below 2^-100.
+_SEEDS = 100  # Number of seeds that are tried before a larger table.
+_TABLES = 10  # Number of tables that are tried: each fails with a probability below 2^-100.
 
 
 @public
 class StaticFilter(FuseCore):
     """A filter of a list of keys that does not change: a binary fuse filter.
 
-    With a million keys or more, it takes 9.0 bits a key at a rate of 0.39 %; a BloomFilter takes 11.5. It takes 9.5
+    With a million keys or more, it takes 9.0 bits per key at a rate of 0.39 %; a BloomFilter takes 11.5. It takes 9.5
     bits at 100,000 keys and 11.3 at 1,000; with fewer keys a BloomFilter is smaller. It is never full, and you cannot
     add keys to it.
 
@@ -45,8 +45,8 @@ class StaticFilter(FuseCore):
         keys: A batch of keys as BloomFilter.update accepts it: an iterable, a buffer or a column. Equal keys count
             once.
         fingerprint_bits: 8, 16 or 32, for a false-positive rate of 2^-8, 2^-16 or 2^-32.
-        hashing: FastHash by default, SipHash if an attacker can choose the keys, or a CustomHash: its function for
-            number 0 returns 64 bits.
+        hashing: FastHash by default, SipHash if an attacker can choose the keys, or a CustomHash, whose function
+            returns 64 bits for number 0.
         encode: Type of the keys, as for BloomFilter.
         nulls: How to handle nulls, as for BloomFilter.update.
         padding: How to handle zeros at the end of NumPy's byte strings, as for BloomFilter.update.
@@ -225,7 +225,7 @@ class StaticFilter(FuseCore):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as for all filters of this package
 
     def __repr__(self) -> str:
-        """Return a text with the number of keys, the size and the hash family of the filter."""
+        """Return a string that shows the number of keys, the size and the hash family of the filter."""
         size = f"{self._keys} keys, {self.fingerprint_bits}-bit fingerprints in {self.header().body_size} bytes"
         return f"<{type(self).__name__} {size}, {self.hashing!r}>"
 

@@ -18,8 +18,8 @@ A file is a 64-byte header, the table of fingerprints, and a 4-byte CRC. Integer
     64  …  the cells of S + 2 segments, a fingerprint each; nothing if S is 0
     end 4  CRC-32 of everything before
 
-The header determines the exact length of the file. A table has less than 2^32 cells. It is validated before memory is
-allocated. spvfilter.kernel.pure.fuse describes the table.
+The header determines the exact length of the file, and is validated before memory is allocated. A table has fewer than
+2^32 cells. spvfilter.kernel.pure.fuse describes the table.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ class Grown(NamedTuple):
     slices: int
     """Number of slices in the filter."""
     bits: int
-    """Number of bits in all slices together."""
+    """Total number of bits in all slices."""
     most_hash_funcs: int
     """Number of hash functions of the last slice, which has more than any other slice."""
     fp_rate: float
-    """False-positive rate of all slices together, by the approximate formula, from 0 to 1."""
+    """Combined false-positive rate of all slices, by the approximate formula, from 0 to 1."""
 
 
 @public
@@ -49,7 +49,7 @@ class Growth(NamedTuple):
     capacity: int
     """Number of keys that the first slice is made for."""
     fp_rate: float
-    """Bound of the false-positive rate of all slices together, between 0 and 1."""
+    """Upper bound of the combined false-positive rate of all slices, between 0 and 1."""
     growth: int = 2
     """Ratio of the capacities of two successive slices, from 2 to 1024."""
     tightening: float = 0.5
@@ -71,7 +71,7 @@ class Growth(NamedTuple):
         return type(self)(capacity, fp_rate, growth, tightening)
 
     def shape(self, number: int) -> tuple[int, float, int]:
-        """Return capacity, rate and hash functions of a slice: the arguments of its BloomFilter.
+        """Return the capacity, rate and number of hash functions of a slice: the arguments of its BloomFilter.
 
         Raises ParameterError if the size of the slice is too large to compute.
         """

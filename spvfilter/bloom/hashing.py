@@ -36,7 +36,7 @@ class HashFamily(Protocol):
 
 def _check_u32(value: int, name: str) -> None:
     if not isinstance(value, int) or not 0 <= value <= 0xFFFFFFFF:
-        raise ParameterError(f"{name} is not a u32: {value!r}")
+        raise ParameterError(f"{name} must be a whole number from 0 to 2^32 - 1, not {value!r}")
 
 
 @public
@@ -165,7 +165,7 @@ def refuse_other_objects(hashing: object) -> None:
 def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFamily:
     """Return the hash family that a file's header describes.
 
-    Raises ParameterError if `given` is another family, or if it is missing for a custom family. Raises TypeError if
+    Raises ParameterError if `given` is a different family, or if it is missing for a custom family. Raises TypeError if
     `given` is not a hash family.
     """
     if given is not None:

@@ -40,7 +40,7 @@ class ScalableBloomFilter(SeriesCore):
 
     Args:
         initial_capacity: Number of keys that the first slice is made for.
-        fp_rate: Bound of the false-positive rate, between 0 and 1.
+        fp_rate: Upper bound of the false-positive rate, between 0 and 1.
         growth: Ratio of the capacities of two successive slices, from 2 to 1024.
         tightening: Ratio of the rates of two successive slices, between 0 and 1.
         hashing: The hash family, as for BloomFilter.
@@ -298,7 +298,7 @@ class ScalableBloomFilter(SeriesCore):
         return pickled(partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),), self)
 
     def __repr__(self) -> str:
-        """Return a text with parameters, fill and rate. Values that are estimated from a sample are marked with ≈."""
+        """Return a string that shows parameters, fill and rate. Values estimated from a sample are marked with ≈."""
         shape = (
             f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening"
             f" {self.tightening:g}"

@@ -79,7 +79,7 @@ def read(path: Path) -> memoryview:
     """Return the contents of the file of a scalable filter. Only its header is checked.
 
     Raises FormatError if it is not the file of a scalable filter, TooLargeError if it does not fit into memory, and
-    OSError.
+    OSError if it cannot be read.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -145,7 +145,7 @@ def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tup
 
 
 def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
-    """Return the header of the slice at the start of `rest`. Raises FormatError if it does not fit the series."""
+    """Return the header of the slice at the start of `rest`. Raises FormatError if it does not match the series."""
     part = FileHeader.parse(bytes(rest[:HEADER_SIZE]))
     if part.kind != KIND_BITS or part.flags:
         raise FormatError(

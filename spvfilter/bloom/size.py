@@ -23,7 +23,7 @@ class Expected(NamedTuple):
     fp_rate: float
     """False-positive rate by the approximate formula, from 0 to 1."""
     fp_rate_exact: float | None
-    """Exact false-positive rate, from 0 to 1. None for more than 256 hash functions, because it would take long."""
+    """Exact false-positive rate, from 0 to 1. None for more than 256 hash functions, because it would take too long."""
     counter_overflow: float
     """Probability that any one 4-bit counter of a counting filter has reached 15, its largest value."""
     stuck_counters: float
@@ -110,7 +110,7 @@ class Size(NamedTuple):
 
     @property
     def counting_byte_size(self) -> int:
-        """Size of the counters of a CountingBloomFilter with 4 bits each, in bytes."""
+        """Size of a CountingBloomFilter's 4-bit counters, in bytes."""
         return fileformat.body_size(fileformat.COUNTER_KINDS[4], self.bits)
 
     def expected(self, items: int) -> Expected:

@@ -51,8 +51,8 @@ MAX_COUNTER = 2**16 - 1  # Largest value of a counter: counters have at most 16 
 _LONGEST_SEGMENT = 18  # Binary logarithm of the cells of the longest segment of a static filter.
 _MOST_CELLS = 2**32 - 1  # Most cells of a static filter: the kernel numbers them with 32 bits.
 _LN2 = math.log(2)
-_FULL_LOAD = 50.0  # Load kn/m from which on fewer than one bit in 10^21 is still 0.
-_FULL_BLOCK = 1536  # Keys in a 256-bit block from which on fewer than one word in 10^20 has a bit that is 0.
+_FULL_LOAD = 50.0  # At this load kn/m, fewer than one bit in 10^21 is still 0.
+_FULL_BLOCK = 1536  # With this many keys in a 256-bit block, fewer than one word in 10^20 has a bit that is 0.
 _SUMMED_KEYS = 1024  # Up to this number of keys, fp_rate_while_filling adds the rates one by one.
 
 
@@ -437,7 +437,7 @@ def estimate_union(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union
         The estimate; math.inf if every bit of the union is set.
 
     Raises:
-        ParameterError: A count is outside its domain, or the counts are impossible together.
+        ParameterError: A count is outside its domain, or the counts contradict each other.
     """
     bits, set_a, set_b, set_union = _three_counts(bits, set_a, set_b, set_union)
     return estimate_items(bits, hash_funcs, set_union)
@@ -457,12 +457,12 @@ def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, se
         set_union: Number of set bits of A | B.
 
     Raises:
-        ParameterError: A count is outside its domain, the counts are impossible together, or every bit of the union is
+        ParameterError: A count is outside its domain, the counts contradict each other, or every bit of the union is
             set, so that there is no estimate.
     """
     bits, set_a, set_b, set_union = _three_counts(bits, set_a, set_b, set_union)
     if set_union == bits:
-        raise ParameterError(f"no estimate of an intersection: all {bits} bits of the union are set")
+        raise ParameterError(f"the intersection cannot be estimated: all {bits} bits of the union are set")
     either = estimate_items(bits, hash_funcs, set_union)
     return max(0.0, estimate_items(bits, hash_funcs, set_a) + estimate_items(bits, hash_funcs, set_b) - either)
 

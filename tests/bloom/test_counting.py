@@ -314,7 +314,7 @@ def test_counting_and_plain_filters_never_mix() -> None:
     ):  # of a wrong type, and refused
         with pytest.raises(TypeError):
             operation()
-    with pytest.raises(MismatchError, match="different cells: 17 and 18"):
+    with pytest.raises(MismatchError, match="the filters differ in cells: 17 and 18"):
         _ = made | CountingBloomFilter(bits=18, hash_funcs=3)
     with pytest.raises(TypeError):
         _ = made & made  # type: ignore[operator]

@@ -96,13 +96,13 @@ def test_equality_compares_shape_and_bits_only() -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"bits": 264}, "filters of different cells: 256 and 264"),
-        ({"hash_funcs": 8}, "filters of different hash_funcs: 4 and 8"),
-        ({"hashing": SipHash(SECRET)}, "filters of different family: FAST and SIPHASH"),
-        ({"hashing": FastHash(1)}, "filters of different key"),
-        ({"encode": "utf-8"}, "filters of different encoding: BYTES and UTF8"),
-        ({"encode": bytes}, "filters of different encoding: BYTES and CALLABLE"),
-        ({"partitioned": True}, "filters of different partitioned: False and True"),
+        ({"bits": 264}, "the filters differ in cells: 256 and 264"),
+        ({"hash_funcs": 8}, "the filters differ in hash_funcs: 4 and 8"),
+        ({"hashing": SipHash(SECRET)}, "the filters differ in family: FAST and SIPHASH"),
+        ({"hashing": FastHash(1)}, "the filters differ in key"),
+        ({"encode": "utf-8"}, "the filters differ in encoding: BYTES and UTF8"),
+        ({"encode": bytes}, "the filters differ in encoding: BYTES and CALLABLE"),
+        ({"partitioned": True}, "the filters differ in partitioned: False and True"),
     ],
 )
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_filters_of_different_shape_raise_with_the_difference(
 def test_a_mismatch_of_secret_keys_hides_them() -> None:
     with pytest.raises(MismatchError) as caught:
         _ = small(hashing=SipHash(SECRET)) | small(hashing=SipHash(bytes(16)))
-    assert str(caught.value) == "filters of different key"
+    assert str(caught.value) == "the filters differ in key"
 
 
 def test_other_types_are_refused_as_operands() -> None:
@@ -164,7 +164,7 @@ def test_a_full_filter_has_no_estimated_length() -> None:
     assert made.union_len(made) == math.inf
     with pytest.raises(OverflowError):
         len(made)
-    with pytest.raises(ParameterError, match="no estimate of an intersection"):
+    with pytest.raises(ParameterError, match="the intersection cannot be estimated"):
         made.intersection_len(made)
     assert made
     assert (made.fill, made.current_fp_rate) == (1.0, 1.0)
@@ -229,7 +229,10 @@ def test_bip37_filters_are_united_as_such() -> None:
 
 
 def test_bip37_filters_of_other_tweaks_or_sizes_are_refused() -> None:
-    for other, message in ((Bip37Filter(50, 0.01, 8), "different key"), (Bip37Filter(60, 0.01, 7), "different cells")):
+    for other, message in (
+        (Bip37Filter(50, 0.01, 8), "the filters differ in key"),
+        (Bip37Filter(60, 0.01, 7), "the filters differ in cells"),
+    ):
         with pytest.raises(MismatchError, match=message):
             _ = Bip37Filter(50, 0.01, 7) | other
 

@@ -379,7 +379,7 @@ def test_slices_of_a_series_share_family_key_and_encoding() -> None:
         with pytest.raises(MismatchError, match="the same hash family, key and encoding"):
             made.append(other, 9)
     for wrong in ([], [core()] * 65):
-        with pytest.raises(ParameterError, match="a series must have from 1 to 64 slices, not"):
+        with pytest.raises(ParameterError, match="a series must have 1 to 64 slices, not"):
             SeriesCore(wrong)
     for bad in ([5], [core(), None], 7):
         with pytest.raises(TypeError):

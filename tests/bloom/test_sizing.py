@@ -408,7 +408,7 @@ def test_the_best_number_of_functions_has_a_limit() -> None:
         (lambda: sizing.estimate_union(64, 7, 10, 70, 31), "set_b must be at most the 64 bits, not 70"),
         (
             lambda: sizing.estimate_intersection(64, 7, 40, 40, 64),
-            "no estimate of an intersection: all 64 bits of the union are set",
+            "the intersection cannot be estimated: all 64 bits of the union are set",
         ),
         (lambda: sizing.counter_overflow(64, 7, 10, limit=0), "limit must be at least 1, not 0"),
         (lambda: sizing.counter_overflow(64, 7, 10, limit=65536), "limit must be at most 65535, not 65536"),

@@ -6,9 +6,9 @@ All integers are big endian:
     number of words, i32
     64-bit words
 
-From Cassandra 4 on, bit b is 1 << (b % 8) of byte b // 8. Earlier, the bytes of each word were reversed. Source:
-BloomFilterSerializer and OffHeapBitSet of Cassandra 4.1, BigFormat.hasOldBfFormat of 5.0. The file does not name the
-release.
+Since Cassandra 4, bit b has been 1 << (b % 8) of byte b // 8. Before that, the bytes of each word were reversed.
+Source: BloomFilterSerializer and OffHeapBitSet of Cassandra 4.1, BigFormat.hasOldBfFormat of 5.0. The file does not
+name the release.
 """
 
 from __future__ import annotations

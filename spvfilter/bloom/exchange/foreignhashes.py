@@ -31,7 +31,7 @@ Values = Callable[[bytes], Sequence[int]]
 
 
 class _Shared:
-    """The values of all functions for the key that was hashed last, so that a key is hashed once."""
+    """The values of all functions for the key that was hashed last, so that each key is hashed only once."""
 
     __slots__ = ("_seen", "_values")
 
@@ -110,7 +110,7 @@ class BitsAndBloomsHash:
 
 
 def _bits_and_blooms(count: int, data: bytes) -> Sequence[int]:
-    # the second hash is of the key and a byte 1
+    # the second hash covers the key and a byte 1
     hashes = *murmur3_x64_128(data, 0), *murmur3_x64_128(data + b"\x01", 0)
     return [hashes[i % 2] + i * hashes[2 + (i + i % 2) % 4 // 2] & _M64 for i in range(count)]
 
@@ -202,7 +202,7 @@ class PybloomLiveHash:
     version: int
     """Major version of pybloom-live, 3 or 4. They differ if all functions together take at most 128 bits."""
     size: int
-    """Bytes of a digest for each function: 2 below 2^15 bits a slice, 4 below 2^31 bits, else 8."""
+    """Bytes of a digest for each function: 2 below 2^15 bits per slice, 4 below 2^31 bits, else 8."""
     family = Family.CUSTOM
     """Number of the family in files."""
 
@@ -265,7 +265,7 @@ class Pybloomfiltermmap3Hash:
 
     def __post_init__(self) -> None:
         if not self.seeds or not all(isinstance(seed, int) and 0 <= seed <= _M32 for seed in self.seeds):
-            raise ParameterError("seeds must contain at least one number, each a u32")
+            raise ParameterError("seeds must contain at least one number, each from 0 to 2^32 - 1")
 
     @property
     def key(self) -> bytes:

@@ -59,7 +59,7 @@ def read_guava(raw: Buffer, *, funnel: str | None = None, charset: str | None = 
         charset: Name of the charset; needed for "string", and only for it.
 
     Raises:
-        FormatError: The bytes are truncated or too long, or have another strategy or an impossible size.
+        FormatError: The bytes are truncated or too long, or have a different strategy or an impossible size.
         ParameterError: The funnel or its charset is missing or unknown.
         TooLargeError: The filter does not fit into memory.
     """
@@ -110,12 +110,12 @@ def write_guava(filter: BloomFilter) -> bytes:
 def _encoding(funnel: str | None, charset: str | None) -> tuple[Encoding, Callable[[object], bytes] | None]:
     """Return the encoding of a funnel, and its function if the encoding is a custom one."""
     if funnel is None:
-        raise ParameterError(f"a file of Guava does not name its funnel: pass funnel= as {_NAMES}")
+        raise ParameterError(f"a Guava file does not name its funnel: pass funnel= as {_NAMES}")
     if funnel not in (*_FUNNELS, "string", "unencodedChars"):
         raise ParameterError(f"funnel must be {_NAMES}, not {funnel!r}")
     if funnel != "string":
         if charset is not None:
-            raise ParameterError(f"the funnel {funnel} has no charset: leave charset= out")
+            raise ParameterError(f"the funnel {funnel} has no charset: omit charset=")
         if funnel == "unencodedChars":
             return Encoding.CALLABLE, partial(_encoded, "utf-16-le", "surrogatepass")
         return _FUNNELS[funnel], None

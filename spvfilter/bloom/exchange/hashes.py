@@ -31,9 +31,9 @@ class SparkHash:
         if self.version not in (1, 2):
             raise ParameterError(f"version must be 1 or 2, not {self.version!r}")
         if not isinstance(self.seed, int) or not _LEAST <= self.seed <= _MOST:
-            raise ParameterError(f"seed must be an i32, not {self.seed!r}")
+            raise ParameterError(f"seed must be a whole number from -2^31 to 2^31 - 1, not {self.seed!r}")
         if self.version == 1 and self.seed:
-            raise ParameterError(f"version 1 takes no seed: leave out seed={self.seed!r}")
+            raise ParameterError(f"version 1 takes no seed: omit seed={self.seed!r}")
 
     @property
     def family(self) -> Family:

@@ -99,7 +99,7 @@ def column_filters(
             total += 0 if (last := found[-1]) is None else last.blocks * BLOCK_SIZE
             if total > size:
                 raise FormatError(
-                    f"filters of more than {size} bytes: they overlap",
+                    f"the filters take more than {size} bytes in total, so they overlap",
                     offset=chunk.offset or 0,
                     field="bloom_filter_offset",
                 )
@@ -176,7 +176,7 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType | TypedKeys
 def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     """Return the chunk of the column in each row group."""
     if size < len(_MAGIC) + _TAIL:
-        raise FormatError(f"not a Parquet file: {size} bytes", offset=0, field="file")
+        raise FormatError(f"not a Parquet file: it is only {size} bytes long", offset=0, field="file")
     tail = _bytes_at(file, size - _TAIL, _TAIL)
     if tail[4:] == _ENCRYPTED:
         raise FormatError("the footer is encrypted", offset=size - len(_MAGIC), field="magic")
@@ -206,7 +206,7 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
 
 
 def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | ParquetDecimal | None]:
-    """Return the logical type of an element of the schema, if we know it, in a list; no item for a group of columns."""
+    """Return [the logical type] of an element of the schema, [None] if it is unknown, or [] for a group of columns."""
     logical: TypedKeys | None = None
     numbers: dict[int, int] = {}
     for number, field in cursor.fields(wire):
@@ -259,7 +259,7 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
         cursor.at = start
     found, names = _chunks(cursor, wire, column, None, known)
     if not names:
-        raise cursor.wrong("a row group has no columns" if known is None else f"a row group lacks column {known}")
+        raise cursor.wrong("a row group has no columns" if known is None else f"a row group has no column {known}")
     if not found:
         if known is not None:
             raise cursor.wrong(f"column {known} is {column!r} in one row group and {names[0]!r} in another")
@@ -274,7 +274,7 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
 def _chunks(
     cursor: Thrift, wire: Wire, column: str, needle: bytes | None, known: int | None = None
 ) -> tuple[list[tuple[int, _Chunk]], list[str]]:
-    """Return number and chunk of each column with a name in a row group, and the names of the chunks that were read.
+    """Return the number and chunk of each column of this name in a row group, and the names of the chunks read.
 
     With `needle`, only chunks whose bytes contain it are read. With `known`, only the chunk with this number is read.
     """
@@ -305,7 +305,7 @@ def _chunk(cursor: Thrift, wire: Wire) -> _Chunk:
         else:
             cursor.skip(field)
     if found is None:
-        raise cursor.wrong("a column chunk without metadata: the column is encrypted")
+        raise cursor.wrong("a column chunk has no metadata, so the column is encrypted")
     return found
 
 
@@ -322,5 +322,5 @@ def _metadata(cursor: Thrift, wire: Wire) -> _Chunk:
             case _:
                 cursor.skip(field)
     if kind is None or path is None or not 0 <= kind < len(_TYPES):
-        raise cursor.wrong("a column chunk without type or name")
+        raise cursor.wrong("a column chunk has no type or no name")
     return _Chunk(path, _TYPES[kind], offset)

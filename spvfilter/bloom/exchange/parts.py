@@ -20,16 +20,16 @@ WORD = 64  # Bits of a word.
 REDIS = b""
 """Beginning of the chunks of RedisBloom, whose first field is a number of keys."""
 _TEXT: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
-_SCALABLE = "a ScalableBloomFilter of pybloom-live: read it with read_scalable_pybloom_live"
+_SCALABLE = "a pybloom-live ScalableBloomFilter: read it with read_scalable_pybloom_live"
 RBLOOM = (
-    "a file of rbloom, which cannot be read because it does not contain the program's hash function: add the keys to "
+    "an rbloom file, which cannot be read because it does not contain the program's hash function: add the keys to "
     "a new filter instead"
 )
-"""How error messages describe a file of rbloom."""
-_MOST_RBLOOM = 100  # Hash functions of a filter of rbloom with a rate of 1e-30 (our choice).
+"""How error messages describe an rbloom file."""
+_MOST_RBLOOM = 100  # Hash functions of an rbloom filter with a rate of 1e-30 (our choice).
 _MAKES = {  # First bytes of files that are often mistaken for each other, and the advice for each.
     b"SPVBLOOM": "a filter file of spvfilter: open it with BloomFilter.open",
-    b"MBITARRAY": "a file of pybloomfiltermmap3: read it with read_pybloomfiltermmap3 or `spvfilter bloom check`",
+    b"MBITARRAY": "a pybloomfiltermmap3 file: read it with read_pybloomfiltermmap3 or `spvfilter bloom check`",
     b"PAR1": "a Parquet file: read its filters with column_filters",
     b"\xac\xed\x00\x05": "a serialized Java object: write the filter with writeTo instead",
     b"\x80\x02": "a Python pickle: write the filter in its own format instead",
@@ -47,7 +47,7 @@ _MAKES = {  # First bytes of files that are often mistaken for each other, and t
 def viewed(raw: Buffer, own: bytes | None = None) -> memoryview:
     """Return a view of the bytes of a file.
 
-    Raises FormatError if the file starts like a file of another program. `own` is the expected beginning. Only files of
+    Raises FormatError if the file starts like another program's. `own` is the expected beginning. Only files of
     Redis may start like those of rbloom: with a small number, u64, little endian.
     """
     view = memoryview(raw).cast("B")

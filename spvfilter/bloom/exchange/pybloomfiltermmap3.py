@@ -1,4 +1,4 @@
-"""Read the files of pybloomfiltermmap3.
+"""Read pybloomfiltermmap3 files.
 
 All integers are little endian, as on the 64-bit machines that the library supports:
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MAGIC = b"MBITARRAY"
-"""Start of a file of pybloomfiltermmap3."""
+"""Start of a pybloomfiltermmap3 file."""
 _HEADER = struct.Struct("<9sQIQdI1024s12xB")
 _STRUCTURE = 1200  # Size of the structure on 64-bit machines.
 _START = 1280  # Offset of the bits.
@@ -39,7 +39,7 @@ _VERSION = 1
 
 @public
 def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
-    """Return the filter in the bytes of a file of pybloomfiltermmap3. Its hash family is Pybloomfiltermmap3Hash.
+    """Return the filter in the bytes of a pybloomfiltermmap3 file. Its hash family is Pybloomfiltermmap3Hash.
 
     The filter's own file does not contain the seeds: to open it again, pass `hashing`.
 
@@ -49,7 +49,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
             not supported, because the library hashes their Python hash.
 
     Raises:
-        FormatError: The bytes are truncated, too long or malformed, or have another version or an impossible size.
+        FormatError: The bytes are truncated, too long or malformed, or have a different version or an impossible size.
         ParameterError: `encode` is any other type.
         TooLargeError: The filter does not fit into memory.
     """
@@ -59,7 +59,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
         raise FormatError(f"truncated: expected {_START} bytes, got {len(view)}", offset=len(view), field="header")
     magic, bits, size, capacity, rate, functions, seeds, version = _HEADER.unpack_from(view)
     if magic != MAGIC:
-        raise FormatError(f"not a file of pybloomfiltermmap3: it starts with {magic!r}", offset=0, field="magic")
+        raise FormatError(f"not a pybloomfiltermmap3 file: it starts with {magic!r}", offset=0, field="magic")
     if size != _STRUCTURE:
         raise FormatError(f"expected a structure of {_STRUCTURE} bytes, got {size}", offset=17, field="structure")
     if version != _VERSION:

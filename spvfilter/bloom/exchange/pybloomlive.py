@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("<dQQQQ")
 _SCALABLE = struct.Struct("<idQdi")
 _RATIO = 0.9  # of the rates of two successive filters
-_MOST = 64  # Filters of a ScalableBloomFilter (our choice): each one holds at least twice as many keys as the last.
-_SHORT = 128  # Bits of all hash functions up to which the versions use another digest.
+_MOST = 64  # Filters of a ScalableBloomFilter (our choice): each holds at least twice as many keys as the one before.
+_SHORT = 128  # Total bits of all hash functions up to which the two versions use different digests.
 
 
 @public
 def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter:
     """Return the filter in the bytes that BloomFilter.tofile of pybloom-live wrote.
 
-    Its hash family is PybloomLiveHash, its keys are text. The library hashes any other key as str(key).
+    Its hash family is PybloomLiveHash, and its keys are text. The library hashes any other key as str(key).
 
     Args:
         raw: The bytes of the file.
@@ -80,7 +80,7 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
 
 @public
 def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> list[BloomFilter]:
-    """Return the filters of a ScalableBloomFilter of pybloom-live, the oldest first.
+    """Return the filters of a pybloom-live ScalableBloomFilter, oldest first.
 
     The scalable filter contains a key if one of them contains the key. The list is empty if no key was added.
 
@@ -99,7 +99,7 @@ def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> li
         raise FormatError(message, offset=len(view), field="header")
     if not is_scalable(view):
         viewed(view)
-        raise FormatError("this is not a ScalableBloomFilter of pybloom-live", offset=4, field="ratio")
+        raise FormatError("this is not a pybloom-live ScalableBloomFilter", offset=4, field="ratio")
     *_, count = _SCALABLE.unpack_from(view)
     if not 0 <= count <= _MOST:
         raise FormatError(
@@ -122,7 +122,7 @@ def is_scalable(raw: Buffer) -> bool:
 
 
 def _shape(view: memoryview) -> tuple[float, int, int, int]:
-    """Return rate, slices, bits of a slice and capacity. Raises FormatError if the file has the wrong length."""
+    """Return the rate, the slices, the bits per slice and the capacity. Raises FormatError for a wrong file length."""
     if len(view) < _HEADER.size:
         message = f"truncated: expected {_HEADER.size} bytes, got {len(view)}"
         raise FormatError(message, offset=len(view), field="header")
@@ -132,7 +132,7 @@ def _shape(view: memoryview) -> tuple[float, int, int, int]:
         raise FormatError(message, offset=0, field="rate")
     check_functions(slices, 8)
     if span < 1:
-        raise FormatError(f"expected at least 1 bit a slice, not {span}", offset=16, field="bits_per_slice")
+        raise FormatError(f"expected at least 1 bit per slice, got {span}", offset=16, field="bits_per_slice")
     if not 1 <= capacity <= MAX_COUNT:
         raise FormatError(f"the capacity must be 1 to {MAX_COUNT}, not {capacity}", offset=24, field="capacity")
     check_length(view, _HEADER.size + (slices * span + 7) // 8, "bits")

@@ -156,7 +156,7 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
 
 
 def redisbloom_bytes(filter: BloomFilter) -> bytes:
-    """Return the concatenated chunks of a filter, without their numbers. Raises the errors of `write_redisbloom`."""
+    """Concatenate the chunks of a filter without their numbers. Raises the same errors as `write_redisbloom`."""
     return b"".join(piece for _, piece in write_redisbloom(filter))
 
 
@@ -183,10 +183,12 @@ def _links(raw: bytes) -> Iterator[_Link]:
         raise FormatError(f"truncated: expected {_HEADER.size} bytes, got {len(raw)}", offset=len(raw), field="header")
     _, count, options, _ = _HEADER.unpack_from(raw)
     if not 1 <= count <= _MAX_FILTERS:
-        raise FormatError(f"{count} sub-filters, but 1 to {_MAX_FILTERS} are supported", offset=8, field="sub-filters")
+        raise FormatError(f"expected 1 to {_MAX_FILTERS} sub-filters, not {count}", offset=8, field="sub-filters")
     if options & ~_KNOWN or not options & _LONG_HASHES:
         raise FormatError(
-            f"options {options:#x}: only filters with 64-bit hashes are supported", offset=12, field="options"
+            f"unsupported options {options:#x} (only filters with 64-bit hashes are supported)",
+            offset=12,
+            field="options",
         )
     end = _HEADER.size + count * _LINK.size
     size = end + 8 if options & _SEEDED else end
@@ -195,7 +197,7 @@ def _links(raw: bytes) -> Iterator[_Link]:
         message = f"{count} sub-filters{seed} take {size} bytes, not {len(raw)}"
         raise FormatError(message, offset=min(len(raw), size), field="header")
     if options & _SEEDED and (seed_there := int.from_bytes(raw[end:], "little")) != _SEED:
-        message = f"seed {seed_there:#x}: only filters with the default seed {_SEED:#x} are supported"
+        message = f"unsupported seed {seed_there:#x} (only filters with the default seed {_SEED:#x} are supported)"
         raise FormatError(message, offset=end, field="seed")
     for at in range(_HEADER.size, end, _LINK.size):
         link = _Link(*_LINK.unpack_from(raw, at))
@@ -224,4 +226,4 @@ def _made(link: _Link, encode: Encode) -> BloomFilter:
 
 def _refuse_encoding(encode: Encode) -> None:
     if callable(encode) or encode not in _ENCODINGS:
-        raise ParameterError(f"encode must be None or 'utf-8' for a filter of RedisBloom, not {encode!r}")
+        raise ParameterError(f"encode must be None or 'utf-8' for a RedisBloom filter, not {encode!r}")

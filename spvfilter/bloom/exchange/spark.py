@@ -40,7 +40,7 @@ def spark_filter(
 ) -> BloomFilter:
     """Return an empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) chooses.
 
-    The new filter can be combined with a filter of Spark. It is never full.
+    The new filter can be combined with a Spark filter. It is never full.
 
     Args:
         capacity: Number of keys.
@@ -76,7 +76,7 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
             integers.
 
     Raises:
-        FormatError: The bytes are truncated or too long, or have another version or an impossible size.
+        FormatError: The bytes are truncated or too long, or have a different version or an impossible size.
         ParameterError: `encode` is a type that Spark does not have.
         TooLargeError: The filter does not fit into memory.
     """
@@ -131,4 +131,4 @@ def write_spark(filter: BloomFilter) -> bytes:
 
 def _refuse_encoding(encode: Encode) -> None:
     if callable(encode) or encode not in _ENCODINGS:
-        raise ParameterError(f"encode must be None, 'utf-8' or 'int64' for a filter of Spark, not {encode!r}")
+        raise ParameterError(f"encode must be None, 'utf-8' or 'int64' for a Spark filter, not {encode!r}")

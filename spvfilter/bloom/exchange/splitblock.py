@@ -44,7 +44,7 @@ MAX_SIZE = 128 << 20  # Bytes of the largest filter that Arrow reads (kMaximumBl
 _ENCODINGS: dict[str, Encoding] = {"bytes": Encoding.BYTES} | {
     name: encoding for encoding, name in ENCODES.items() if name
 }
-MAX_HEADER = 256  # Bytes of the largest header of a filter (our choice): more than any header has.
+MAX_HEADER = 256  # Bytes of the largest header of a filter (our choice): longer than any header.
 _CHOSEN = bytes.fromhex("1c1c0000")  # A union whose first member, an empty struct, is set.
 
 
@@ -91,8 +91,8 @@ class SplitBlockFilter(BloomBits):
     def from_bytes(cls, raw: Buffer, *, keys: ParquetType = "bytes") -> Self:
         """Make a filter from its header and blocks, as they are in a Parquet file.
 
-        Raises FormatError if the bytes are truncated, too long or not a filter, or if they have another algorithm, hash
-        or compression. Raises ParameterError if the type of keys is unknown.
+        Raises FormatError if the bytes are truncated, too long or not a filter, or if they have a different algorithm,
+        hash or compression. Raises ParameterError if the type of keys is unknown.
         """
         view = memoryview(raw).cast("B")
         size, start = header_of(view, 0)
@@ -124,7 +124,7 @@ class SplitBlockFilter(BloomBits):
             return cls.from_bytes(file.read(MAX_SIZE + MAX_HEADER + 1), keys=keys)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write header and blocks to a file of their own, as BloomFilter.save does. Raises OSError."""
+        """Write the header and the blocks to a file, as BloomFilter.save does. Raises OSError if that fails."""
         with replaced(Path(path)) as file:
             file.write(bytes(self))
 
@@ -172,7 +172,7 @@ class SplitBlockFilter(BloomBits):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __repr__(self) -> str:
-        """Return a text with the size of the filter and the type of its keys."""
+        """Return a string that shows the size of the filter and the type of its keys."""
         return f"<{type(self).__name__} {self.blocks} blocks, keys {self.keys}>"
 
 
@@ -201,7 +201,7 @@ def header_of(raw: memoryview, offset: int) -> tuple[int, int]:
     if size is None or chosen != {2, 3, 4}:
         raise cursor.wrong("the header lacks size, algorithm, hash or compression")
     if not BLOCK_SIZE <= size <= MAX_SIZE or size % BLOCK_SIZE:
-        raise cursor.wrong(f"expected blocks of {BLOCK_SIZE} bytes, at most {MAX_SIZE} bytes in all, not {size}")
+        raise cursor.wrong(f"expected blocks of {BLOCK_SIZE} bytes, at most {MAX_SIZE} bytes in total, got {size}")
     return size, cursor.at
 
 

@@ -17,7 +17,7 @@ from spvfilter.kernel import thrift_end
 
 _DEEPEST = 16  # Deepest nesting of structs (our choice); a footer has about 6 levels.
 _LONGEST = 10  # Bytes of the longest 64-bit varint.
-_TOO_LONG = f"a number of more than {_LONGEST} bytes"
+_TOO_LONG = f"a number is more than {_LONGEST} bytes long"
 
 
 class Wire(IntEnum):
@@ -129,7 +129,7 @@ class Thrift:
     def _walk(self, wire: Wire, deep: int, *, within: bool) -> None:
         """Skip a value step by step. `within` is True inside a list or a map, where a boolean takes a byte."""
         if deep > _DEEPEST and wire in _CONTAINERS:
-            raise self.wrong(f"structs nested more than {_DEEPEST} deep")
+            raise self.wrong(f"structs are nested more than {_DEEPEST} deep")
         match wire:
             case Wire.TRUE | Wire.FALSE:
                 self.take(int(within))

@@ -61,7 +61,7 @@ class TypedBlockFilter(SplitBlockFilter):
     differently. Other keys are objects from `decimal` and `datetime`, or stored values. A timestamp with a time zone is
     converted to UTC.
 
-    Batches are iterables, or columns of pyarrow, polars and pandas. They take about 1 µs a key.
+    Batches are iterables, or columns of pyarrow, polars and pandas. They take about 1 µs per key.
 
     Args:
         capacity: Number of keys.
@@ -84,7 +84,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, keys: TypedKeys | ParquetDecimal) -> Self:  # type: ignore[override]
-        """Read a filter that `save` wrote. Raises the errors of `SplitBlockFilter.open`."""
+        """Read a filter that `save` wrote. Raises the same errors as `SplitBlockFilter.open`."""
         return super().open(path, keys=cast(ParquetType, keys))
 
     def _set_up(self, blocks: Buffer, keys: ParquetType) -> None:
@@ -111,7 +111,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
     def _same_shape(self, other: object, /) -> None:
         if isinstance(other, TypedBlockFilter) and self._kind != other._kind:
-            raise MismatchError(f"filters for different keys: {self._kind} and {other._kind}")
+            raise MismatchError(f"the filters differ in keys: {self._kind} and {other._kind}")
         super()._same_shape(other)  # type: ignore[arg-type]
 
     def add(self, key: object, /) -> bool:

@@ -38,7 +38,7 @@ _THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")
 
 
 def exceptions() -> ModuleType:
-    """Return the module of redis-py's exceptions. Raises ImportError, which names the extra to install."""
+    """Return the module of redis-py's exceptions. Raises ImportError, which names the extra, if it is missing."""
     try:
         from redis import exceptions
     except ImportError as error:
@@ -133,7 +133,7 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
                 return RemoteMissingError(f"{key} is missing: it has expired, or was deleted or evicted")
             case "ANOTHER":
                 return MismatchError(
-                    f"{key} belongs to another filter: it was created again since this one was opened; open it again"
+                    f"{key} belongs to another filter: it has been re-created since this one was opened; open it again"
                 )
             case "DAMAGED":
                 return FormatError(f"{key} is not the state of a scalable filter", offset=0, field="slices")

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 SHARD_SIZE = 16 << 20
 """Default size of a shard in bytes (our choice): Redis needs about 10 ms to make a string of this size."""
 CHUNK_KEYS = 1_000  # Keys of a batch in one script (our choice).
-CHUNK_PROBES = 1 << 14  # Bits that one script reads or sets (our choice): the server is busy for some 50 ms.
+CHUNK_PROBES = 1 << 14  # Bits that one script reads or sets (our choice): the server is busy for about 50 ms.
 STAGED_TTL = 3_600_000  # Milliseconds after which an unfinished upload expires (our choice).
-_MOST_TRIES = 20  # Times that an operation is repeated because the filter was replaced (our choice).
+_MOST_TRIES = 20  # Times that an operation is retried because the filter was replaced (our choice).
 T = TypeVar("T")
 _MAX_EXPIRE = 10**10  # Seconds. A longer time would overflow Redis's clock.
 
@@ -54,7 +54,7 @@ class RedisBloomFilter:
     time, exactly one of them learns that it was new. Batches are split into scripts of up to 1,000 keys.
 
     If the answer is lost (RemoteConnectionError, or the task is cancelled), the server may have executed the operation.
-    All operations except `create` and `delete` can be repeated safely. A repeated `add` reports a key as not new if the
+    All operations except `create` and `delete` can be retried safely. A retried `add` reports a key as not new if the
     first attempt added it.
 
     A filter with a capacity is full if the estimate from its bits exceeds it by four standard deviations. Each of w
@@ -63,9 +63,9 @@ class RedisBloomFilter:
     The header in Redis contains the key of SipHash: an attacker who reads it can choose keys that fill the filter.
 
     Raises:
-        RemoteConnectionError: The server could not be reached, or the connection broke.
+        RemoteConnectionError: The server could not be reached, or the connection was lost.
         RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
-        MismatchError: The filter was deleted and created again with a different shape.
+        MismatchError: The filter was deleted and re-created with a different shape.
         RemoteTypeError: The value of one of the filter's keys in Redis is not a string.
         RemoteFullError: The operation writes, and the server is out of memory.
         RemoteReadOnlyError: The operation writes, and the server is a replica.
@@ -144,7 +144,7 @@ class RedisBloomFilter:
 
         Raises:
             RemoteExistsError: A filter with this name exists, and `exist_ok` is False.
-            MismatchError: The existing filter was made with other arguments.
+            MismatchError: The existing filter was made with different arguments.
             FormatError: The existing value is not a filter.
             ParameterError: An argument is outside its domain.
         """
@@ -207,7 +207,7 @@ class RedisBloomFilter:
         Raises:
             RemoteMissingError: There is no filter with this name.
             FormatError: The value is not a filter.
-            ParameterError: The filter was made with other arguments.
+            ParameterError: The filter was made with different arguments.
         """
         raw = await stored_header(client, name, header_key(name))
         return cls(client, RedisLayout.parse(name, raw, hashing, encode, on_full))
@@ -240,8 +240,8 @@ class RedisBloomFilter:
     async def _follow(self, layout: RedisLayout, again: bool) -> bool:
         """Adopt the shape of the filter that has replaced `layout`. Return False if there is none.
 
-        `again` is the result if the filter is the same as before. A filter that was deleted and created again has not
-        replaced the old one. A filter whose keys have another encoding cannot be followed.
+        `again` is the result if the filter is the same as before. A filter that was deleted and re-created has not
+        replaced the old one. A filter whose keys have a different encoding cannot be followed.
         """
         if self._layout is not layout:
             return True
@@ -442,8 +442,8 @@ class RedisBloomFilter:
         """Upload a local filter, of any size, and atomically replace this filter with it.
 
         No reader fails: other clients that have opened the filter continue with the new one. The time to live and the
-        shard size stay. During the upload the server holds both filters, and keys that clients add to the old one are
-        lost. Use `union_update` to keep the keys.
+        shard size stay the same. During the upload the server holds both filters, and keys that clients add to the old
+        one are lost. Use `union_update` to keep the keys.
 
         Raises MismatchError if the keys of the two filters have different encodings, and TypeError if `local` is not a
         BloomFilter.
@@ -453,7 +453,7 @@ class RedisBloomFilter:
         async def exchange(layout: RedisLayout) -> RedisLayout:
             mine, theirs = layout.shape.encoding, new_shape.encoding
             if mine != theirs:
-                raise MismatchError(f"filters of different encoding: {mine.name} and {theirs.name}")
+                raise MismatchError(f"the filters differ in encoding: {mine.name} and {theirs.name}")
             new = RedisLayout(self.name, new_shape, layout.shard_size)
             mark = layout.mark if new.header != layout.header else b""
             last = min(new.shard_size, new.size) * 8 - 1
@@ -492,7 +492,7 @@ class RedisBloomFilter:
         It contains all keys that were added before the call. A key that is added during the call may be missing or
         partly set. If another client calls `clear` or `replace` during the call, the result may be a mixture.
 
-        Raises TooLargeError if the filter does not fit into memory, FormatError if bits beyond m are set.
+        Raises TooLargeError if the filter does not fit into memory, and FormatError if bits beyond m are set.
         """
         return await self._following(self._snapshot)
 

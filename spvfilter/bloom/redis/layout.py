@@ -2,7 +2,7 @@
 
     {name}:header    64 bytes, the header of a filter's file (bloom/fileformat.py),
                      and the size of a shard in bytes, u64 little endian
-    {name}:bits:0 …  the bits in contiguous shards of that size; each shard has at least one byte,
+    {name}:bits:0 …  the bits in contiguous shards of that size; each shard is at least one byte long,
                      and zeros at its end may be missing
     {name}:replaced  8 bytes for each filter that `replace` has replaced here, the last one last, up to 64: the
                      start of the SHA-256 of its header; missing if there is none
@@ -139,7 +139,7 @@ class RedisLayout:
         for field, value in {**header._asdict(), "shard_size": shard_size}.items():
             if value != mine[field]:
                 shown = "the keys differ" if field == "key" else f"{value!r}, not {mine[field]!r}"
-                raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
+                raise MismatchError(f"the filter at {self.name!r} was made with different arguments: {field}: {shown}")
 
     def shard_key(self, shard: int) -> bytes:
         """Return the key of a shard."""

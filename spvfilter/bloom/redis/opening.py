@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def open_any(client: Client, name: str, on_full: OnFull) -> RedisBloomFilter | RedisScalableBloomFilter:
     """Open the filter with that name, unless its hash family or encoding is custom.
 
-    Raises the errors of RedisBloomFilter.open.
+    Raises the same errors as RedisBloomFilter.open.
     """
     raw = await stored_header(client, name, header_key(name))
     if kind_of(raw) == KIND_SERIES:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from spvfilter.kernel.masks import BoolMask
 
 # Attempts of one operation (our choice). An attempt fails if another writer has added a slice (at most 64 times) or has
-# created the filter again.
+# re-created the filter.
 _MOST_TRIES = 1_000
-# A function from the number of slices to the keys and arguments of a script.
+# A function that takes the number of slices, and returns the keys and arguments of a script.
 Request = Callable[[int], tuple[Sequence[bytes], Sequence[bytes | int | str]]]
 
 
@@ -57,9 +57,9 @@ class RedisScalableBloomFilter:
     new.
 
     Raises:
-        RemoteConnectionError: The server could not be reached, or the connection broke.
+        RemoteConnectionError: The server could not be reached, or the connection was lost.
         RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
-        MismatchError: The filter was created again with other parameters.
+        MismatchError: The filter was re-created with different parameters.
         FormatError: The state of the filter is damaged.
         RemoteTypeError: The value of one of the filter's keys in Redis is not a string.
         RemoteFullError: The operation writes, and the server is out of memory.
@@ -80,7 +80,7 @@ class RedisScalableBloomFilter:
         self.initial_capacity: int = layout.plan.capacity
         """Number of keys that the first slice is made for."""
         self.nominal_fp_rate: float = layout.plan.fp_rate
-        """Bound of the false-positive rate."""
+        """Upper bound of the false-positive rate."""
         self.growth: int = layout.plan.growth
         """Ratio of the capacities of two successive slices."""
         self.tightening: float = layout.plan.tightening
@@ -116,7 +116,7 @@ class RedisScalableBloomFilter:
             client: Client of redis.asyncio.
             name: Name of the filter. Its keys are {name}:header, {name}:slices and {name}:slice:0:0 and so on.
             initial_capacity: Number of keys that the first slice is made for.
-            fp_rate: Bound of the false-positive rate, between 0 and 1.
+            fp_rate: Upper bound of the false-positive rate, between 0 and 1.
             growth: Ratio of the capacities of two successive slices, from 2 to 1024.
             tightening: Ratio of the rates of two successive slices, between 0 and 1.
             hashing: The hash family, as for BloomFilter.
@@ -127,7 +127,7 @@ class RedisScalableBloomFilter:
 
         Raises:
             RemoteExistsError: A filter with this name exists, and `exist_ok` is False.
-            MismatchError: The existing filter was made with other arguments.
+            MismatchError: The existing filter was made with different arguments.
             FormatError: The existing value is not a scalable filter.
             ParameterError: An argument is outside its domain.
         """
@@ -190,7 +190,7 @@ class RedisScalableBloomFilter:
         Raises:
             RemoteMissingError: There is no filter with this name.
             FormatError: The value is not a scalable filter.
-            ParameterError: The filter was made with other arguments.
+            ParameterError: The filter was made with different arguments.
         """
         raw = await stored_header(client, name, header_key(name))
         return cls(client, SeriesLayout.parse(name, raw, hashing, encode))
@@ -208,7 +208,7 @@ class RedisScalableBloomFilter:
         return there
 
     async def _run(self, script: plain.Script, request: Request) -> object:
-        """Run a script and return its result. Repeat it while the known number of slices is not the current number."""
+        """Run a script and return its result. Run it again while the known number of slices is outdated."""
         layout = self._layout
         for _ in range(_MOST_TRIES):
             self._know()
@@ -228,7 +228,8 @@ class RedisScalableBloomFilter:
     def _know(self) -> None:
         """Compute the layouts of all slices.
 
-        Raises FormatError if there are more slices than a filter can have, and TooLargeError.
+        Raises FormatError if there are more slices than a filter can have, and TooLargeError if a slice is too large to
+        address.
         """
         try:
             self._layout.know(self._count)
@@ -267,7 +268,7 @@ class RedisScalableBloomFilter:
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Add a batch.
 
-        Return one byte for each key, 1 if it was new, else 0, as if the keys were added one by one.
+        Returns one byte for each key: 1 if it was new, else 0, as if the keys were added one by one.
 
         Batches are the same as for BloomFilter.update. For a column, the result is a mask of its library. If the
         operation fails, the keys of some chunks have been added.
@@ -291,7 +292,7 @@ class RedisScalableBloomFilter:
     async def update(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add a batch in constant memory, and return the number of new keys.
 
-        Raises the errors of `add_many`: CapacityError, FormatError, RemoteError, TypeError, ColumnError.
+        Raises the same errors as `add_many`: CapacityError, FormatError, RemoteError, TypeError, ColumnError.
         """
         new = 0
         async for mask in self._added(KeyBatch(keys, nulls, self.encoding, padding)):
@@ -404,7 +405,7 @@ class RedisScalableBloomFilter:
         partly set.
 
         Raises:
-            MismatchError: The filter was cleared or created again during the call.
+            MismatchError: The filter was cleared or re-created during the call.
             FormatError: Bits beyond m are set, or counted bits are missing because another program truncated a shard.
             TooLargeError: The filter does not fit into memory.
             RemoteError: The server failed or refused.
@@ -415,7 +416,7 @@ class RedisScalableBloomFilter:
             slice = await self._slice(number)
             if slice.set_bits() < counted:
                 if (await self._state()).set_bits[number : number + 1] < (counted,):
-                    raise MismatchError(f"{self.name!r} was cleared or created again during the operation: repeat it")
+                    raise MismatchError(f"{self.name!r} was cleared or re-created during the operation: try again")
                 message = (
                     f"slice {number} has {slice.set_bits()} set bits, but {counted} were set: another program has"
                     " truncated a part of it"
@@ -439,7 +440,7 @@ class RedisScalableBloomFilter:
     def _reading(self, number: int, shard: int, at: int, end: int) -> Request:
         def request(count: int) -> tuple[list[bytes], list[bytes | int | str]]:
             if count <= number:
-                raise MismatchError(f"{self.name!r} was created again during the operation: open it again")
+                raise MismatchError(f"{self.name!r} was re-created during the operation: open it again")
             return [self._layout.slices[number].shard_key(shard)], [at, end - 1]
 
         return request

@@ -92,7 +92,7 @@ class SeriesLayout:
         for (field, value), (_, other) in zip(mine, theirs, strict=True):
             if value != other:
                 shown = "the keys differ" if field == "key" else f"{other!r}, not {value!r}"
-                raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
+                raise MismatchError(f"the filter at {self.name!r} was made with different arguments: {field}: {shown}")
 
     def know(self, count: int) -> None:
         """Compute the layouts of the first `count` slices.

@@ -259,7 +259,7 @@ def test_pybloom_live_itself_writes_the_same_scalable_file(growth: int) -> None:
         (scalable(bytes.fromhex(PYBLOOM_LONG)) + b"x", "1 trailing byte"),
         (scalable(bytes.fromhex(PYBLOOM_LONG))[:-1], "truncated"),
         (scalable(bytes.fromhex(PYBLOOM_LONG) + b"x"), "1 trailing byte"),
-        (bytes.fromhex(PYBLOOM_LONG), "not a ScalableBloomFilter"),
+        (bytes.fromhex(PYBLOOM_LONG), "not a pybloom-live ScalableBloomFilter"),
         (MMAP3_FILE, "pybloomfiltermmap3"),
     ],
 )
@@ -428,7 +428,7 @@ def mmap3_with(at: int, change: bytes) -> bytes:
         ("pybloom-live", struct.pack("<dQQQQ", 2.0, 1, 8, 1, 1), "not 2.0"),
         ("pybloom-live", struct.pack("<dQQQQ", float("nan"), 1, 8, 1, 1), "not nan"),
         ("pybloom-live", struct.pack("<dQQQQ", 0.1, 0, 8, 1, 1), "hash functions, not 0"),
-        ("pybloom-live", struct.pack("<dQQQQ", 0.1, 1, 0, 1, 1), "bit a slice, not 0"),
+        ("pybloom-live", struct.pack("<dQQQQ", 0.1, 1, 0, 1, 1), "bit per slice, got 0"),
         ("pybloom-live", struct.pack("<dQQQQ", 0.1, 1, 8, 0, 1), "capacity must be 1 to"),
         ("pybloom-live", struct.pack("<dQQQQ", 0.1, 9, 1 << 60, 1, 1), "truncated"),
         ("pybloom-live", struct.pack("<dQQQQ", 0.1, 13, 15, 1, 1) + b"\xff" * 25, "bits beyond the first 195"),
@@ -467,7 +467,7 @@ def test_malformed_file_is_a_format_error(name: str, file: bytes, said: str) -> 
         (b"\x1f\x8b\x08", "a gzip file"),
         (bytes.fromhex("04000000cdccccccccccec3f04000000000000007b14ae47e17a843f0100"), "ScalableBloomFilter"),
         (b'{"m":1,"k":1,"b":""}', "bits-and-blooms"),
-        (b"\x06" + bytes(7) + b"\xff" * 120, "rbloom, which cannot be read because it does not contain"),
+        (b"\x06" + bytes(7) + b"\xff" * 120, "rbloom file, which cannot be read because it does not contain"),
         (b"\x01" + bytes(9), "rbloom"),
     ],
 )

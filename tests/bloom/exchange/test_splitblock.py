@@ -257,8 +257,8 @@ def test_damaged_files_have_their_own_errors(written: Path, tmp_path: Path) -> N
         column_filters(path, "i64")
 
     for raw, said in [
-        (b"", "not a Parquet file: 0 bytes"),
-        (b"PAR1PAR1", "not a Parquet file: 8 bytes"),
+        (b"", "not a Parquet file: it is only 0 bytes long"),
+        (b"PAR1PAR1", "not a Parquet file: it is only 8 bytes long"),
         (whole[:-1], "it ends with"),
         (b"x" * 100, "it ends with"),
         (whole[:-4] + b"PARE", "the footer is encrypted"),
@@ -331,10 +331,10 @@ def test_truncated_longer_and_foreign_bytes_are_refused() -> None:
         (b"\0" + raw, "lacks size, algorithm"),
         (raw.replace(b"\x1c\x1c\0\0", b"\x1c\x2c\0\0", 1), r"unknown algorithm \[2\]"),
         (header.replace(b"\x1c\x1c\0\0\0", b"\x1c\x2c\0\0\0"), r"unknown compression \[2\]"),
-        (b"\x15\x42" + header[header.index(b"\x1c") :], "in all, not 33"),
-        (b"\x15\x00" + header[header.index(b"\x1c") :], "in all, not 0"),
-        (b"\x15\xff\xff\xff\xff\x0f" + header[header.index(b"\x1c") :], "in all, not -2147483648"),
-        (b"\x15" + b"\xff" * 11, "a number of more than 10 bytes"),
+        (b"\x15\x42" + header[header.index(b"\x1c") :], "in total, got 33"),
+        (b"\x15\x00" + header[header.index(b"\x1c") :], "in total, got 0"),
+        (b"\x15\xff\xff\xff\xff\x0f" + header[header.index(b"\x1c") :], "in total, got -2147483648"),
+        (b"\x15" + b"\xff" * 11, "a number is more than 10 bytes long"),
         (b"\x1f", "unknown type 15"),
         (b"\x1c" * 200, "unknown|truncated|expected|nested"),
     ]:
@@ -344,7 +344,7 @@ def test_truncated_longer_and_foreign_bytes_are_refused() -> None:
 
 def test_thrift_lengths_are_bounded_by_the_data() -> None:
     for raw, wire, said in [
-        (b"\x1c" * 100, Wire.STRUCT, "nested more than 16 deep"),
+        (b"\x1c" * 100, Wire.STRUCT, "structs are nested more than 16 deep"),
         (b"\xfc\xff\xff\xff\xff\x0f", Wire.LIST, "a list of 4294967295 items does not fit into 0 bytes"),
         (b"\xff\xff\xff\xff\x0f\x55", Wire.MAP, "a map of 4294967295 items does not fit into 1 byte"),
         (b"\x05", Wire.BINARY, "truncated: expected 5 bytes, got 0"),
@@ -452,7 +452,7 @@ def test_filters_of_another_shape_are_not_split_blocks() -> None:
     shapes = [(0, 8, False), (255, 8, False), (257, 8, False), (256, 7, False), (256, 8, True), (2**40 + 256, 8, False)]
     for cells, functions, partitioned in shapes:
         with pytest.raises(
-            ParameterError, match="a split-block filter must have 8 hash functions and from 1 to 2\\^32 blocks"
+            ParameterError, match="a split-block filter must have 8 hash functions and 1 to 2\\^32 256-bit blocks"
         ):
             BitCore(cells, functions, Family.SPLIT_BLOCK, bytes(16), b"", Encoding.BYTES, partitioned)
     with pytest.raises(MismatchError):

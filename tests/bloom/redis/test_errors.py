@@ -36,7 +36,7 @@ async def test_a_filter_created_again_with_another_shape_is_refused(
     await remote.delete()
     await RedisBloomFilter.create(client, "f", **{**SHAPE, "hash_funcs": 6}, shard_size=1_000)
     before = await contents(client)
-    with pytest.raises(MismatchError, match="created again"):
+    with pytest.raises(MismatchError, match="re-created"):
         await OPERATIONS[operation](remote)
     assert await contents(client) == before
 
@@ -134,7 +134,7 @@ async def test_unsuitable_operands_are_refused(server: RedisServer, client: Redi
     ):
         with pytest.raises(MismatchError):
             await remote.union_update(local)
-    with pytest.raises(MismatchError, match="filters of different encoding: BYTES and UTF8"):
+    with pytest.raises(MismatchError, match="the filters differ in encoding: BYTES and UTF8"):
         await remote.replace(BloomFilter(**SHAPE, encode="utf-8"))
     assert await contents(client) == before
     with pytest.raises(MismatchError, match="1000 and 2000"):

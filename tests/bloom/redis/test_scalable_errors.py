@@ -95,7 +95,7 @@ async def test_a_filter_recreated_with_other_parameters_is_refused(
     await remote.delete()
     await RedisScalableBloomFilter.create(client, "f", **{**SHAPE, "growth": 4})
     before = await contents(client)
-    with pytest.raises(MismatchError, match="created again"):
+    with pytest.raises(MismatchError, match="re-created"):
         await OPERATIONS[operation](remote)
     assert await contents(client) == before
 

@@ -91,7 +91,7 @@ def test_rbloom_is_refused_by_name_with_the_reason(run: Any, tmp_path: Path) -> 
     (tmp_path / "foreign").write_bytes(b"\x06" + bytes(7) + b"\xff" * 120)
     for library in ("rbloom", "spark", "pybloom-live"):
         ran = run("bloom", "import", tmp_path / "made", tmp_path / "foreign", "--from", library)
-        assert (ran.code, "rbloom, which cannot be read because it does not contain" in ran.err) == (2, True)
+        assert (ran.code, "rbloom file, which cannot be read because it does not contain" in ran.err) == (2, True)
 
 
 def test_pybloomfiltermmap3_file_is_read_directly(run: Any, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_lines_above_the_capacity_cause_a_warning(redis: Any, tmp_path: Path) ->
         (["merge", "there", "absent", "--output", "there", "--force"], "no filter at 'absent'"),
         (
             ["merge", "there", "smaller", "--output", "there", "--force"],
-            "there and smaller cannot be merged: filters of different cells",
+            "there and smaller cannot be merged: the filters differ in cells",
         ),
         (
             ["merge", "there", "there", "--output", "smaller"],
