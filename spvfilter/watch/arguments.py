@@ -14,7 +14,7 @@ from spvfilter.watch.descriptor.keys import secret_in
 EntryName = str | bytes | OutPoint
 """An entry as a program names it: a line of a watch list's file, such as an address; a scriptPubKey; or an outpoint."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Control characters and line ends, which are escaped on a line of a text file."""
+"""Control characters and line breaks, which are escaped on a line of a text file."""
 _NEVER = re.compile("[\x00\ud800-\udfff]")
 _MOST_LABEL = 10_000
 """Largest length of a label in characters (our choice): each row of a scan's results repeats the label of its entry."""
@@ -23,7 +23,7 @@ _MOST_LABEL = 10_000
 def checked_label(label: str | None) -> str | None:
     """Return a label without surrounding white space, or None if the label is empty.
 
-    A label may contain line ends and tabs, as in JSON (BIP-329). Raises ParameterError if the label is too long, or
+    A label may contain line breaks and tabs, as in JSON (BIP-329). Raises ParameterError if the label is too long, or
     contains NUL or surrogates.
     """
     if label and not isinstance(label, str):

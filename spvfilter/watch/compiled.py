@@ -57,9 +57,9 @@ _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
 READ_BELOW = 64_000_000
-"""Size in bytes from which a compiled list is mapped (our choice). Smaller lists are copied into memory."""
+"""Smallest size, in bytes, of a compiled list that is mapped (our choice). Smaller lists are copied into memory."""
 Pieces = list[bytes | memoryview]
-_PIECE = 1 << 24  # Bytes that are hashed at once.
+_PIECE = 1 << 24  # Number of bytes that are hashed in one step.
 
 
 class MappedFile(mmap.mmap):
@@ -71,7 +71,7 @@ class MappedFile(mmap.mmap):
     """Status of the file when it was mapped."""
 
     def is_changed(self) -> bool:
-        """Return True if the file was changed in place. It does not count if another file replaced it."""
+        """Return True if the file was changed in place. Being replaced by another file does not count."""
         try:
             now = os.stat(self.path)  # noqa: PTH116  pathlib takes long to import
         except OSError:
@@ -149,7 +149,7 @@ def _sections(raw: memoryview) -> _Sections:
     if magic != MAGIC:
         raise FormatError("not a compiled watch list", offset=0, field="magic")
     if version != _VERSION:
-        why = f"{version}, but this version of spvfilter reads {_VERSION}: rebuild the file"
+        why = f"unsupported version {version} (only version {_VERSION} is supported): rebuild the file"
         raise FormatError(why, offset=8, field="version")
     if size != len(raw):
         why = f"{size:,} bytes, but the file is {len(raw):,} bytes long: it is truncated or damaged; rebuild it"
@@ -166,7 +166,7 @@ def parsed(raw: memoryview) -> Contents:
     try:
         network = bytes(found.network).decode("ascii")
     except UnicodeDecodeError:
-        raise FormatError("not an ASCII name", offset=12, field="network") from None
+        raise FormatError("the name is not ASCII", offset=12, field="network") from None
     table = WatchTable(found.image)
     return Contents(network, table, _labels(found.labels, len(table)), _accounts(found.accounts, len(table)))
 
@@ -199,7 +199,7 @@ def _accounts(raw: memoryview, entries: int) -> Accounts:
             at += 4 + size
         runs = RUN.iter_unpack(raw[at:])
     except (struct.error, ParameterError, UnicodeDecodeError):
-        raise FormatError("damaged names", offset=at, field="accounts") from None
+        raise FormatError("the names are damaged", offset=at, field="accounts") from None
     next_entry = 0
     for first, count, name_number in runs:
         if first < next_entry or not 0 < count <= entries - first or name_number >= len(made.names):
@@ -371,7 +371,7 @@ def verify(path: Path) -> int:
         _verify_image(_sections(raw).image, contents.table)
         _verify_labels(contents)
         if _digest(raw[:-_DIGEST_SIZE]) != raw[-_DIGEST_SIZE:]:
-            raise FormatError("wrong: the file is damaged", offset=len(raw) - _DIGEST_SIZE, field="digest")
+            raise FormatError("does not match: the file is damaged", offset=len(raw) - _DIGEST_SIZE, field="digest")
     except FormatError as error:
         raise WatchFileError(str(path), ((0, str(error)),)) from None
     return len(contents.table)
@@ -380,7 +380,7 @@ def verify(path: Path) -> int:
 def _verify_image(image: memoryview, table: WatchTable) -> None:
     """Raise FormatError unless an image consists of the bytes that its entries produce."""
     if table.image_size() != len(image):
-        raise FormatError("not that of its entries", offset=0, field="size")
+        raise FormatError("does not match the entries", offset=0, field="size")
     room = bytearray(len(image))
     table.write_image(room, bytes(image[_HEAD - KEY_SIZE : _HEAD]))
     if image != room:

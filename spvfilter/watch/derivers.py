@@ -25,7 +25,7 @@ from spvfilter.watch.descriptor.descriptor import Descriptor, LazyDescriptor, pa
 from spvfilter.watch.keychain import Keychain
 
 MIN_KEYS = 50_000
-"""Number of keys from which derivers are started (our choice). One core derives that many in about a second."""
+"""Smallest number of keys for which derivers are started (our choice). One core derives that many in about a second."""
 MAX_DERIVERS = 8
 """Largest number of derivers that run at the same time (our choice)."""
 _PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
@@ -50,7 +50,7 @@ class _Span(NamedTuple):
 
 
 def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
-    """Derive the scripts of keychains' indexes in several processes, and return them by the name of the keychain.
+    """Derive the scripts of keychains' indexes in several processes, and return them keyed by the name of the keychain.
 
     The result is empty if there are fewer than MIN_KEYS keys to derive or only one core, or if a process fails.
     Keychains without a descriptor are left out.
@@ -142,11 +142,11 @@ def _run(shares: Sequence[Sequence[_Span]]) -> Iterator[tuple[_Span, Window]]:
 
 
 def _joined(found: Iterable[tuple[_Span, Window]]) -> dict[str, Window]:
-    """Return the scripts by the name of the keychain. Raises ValueError if a span is incomplete."""
+    """Return the scripts, keyed by the name of the keychain. Raises ValueError if a span is incomplete."""
     windows: dict[str, Window] = {}
     for span, window in found:
         if len(window) != span.end - span.first or not all(window):
-            raise ValueError(f"{len(window)} indexes, expected {span.end - span.first}")
+            raise ValueError(f"expected {span.end - span.first} indexes, got {len(window)}")
         windows.setdefault(span.name, []).extend(window)
     return windows
 

@@ -87,7 +87,7 @@ def parse_uri(text: str) -> Uri:
     it contains no address.
     """
     if len(text) > _LONGEST_URI:
-        raise ParameterError(f"a bitcoin: URI of {len(text):,} characters, expected at most {_LONGEST_URI:,}")
+        raise ParameterError(f"a bitcoin: URI must be at most {_LONGEST_URI:,} characters long, not {len(text):,}")
     address, _, query = text[len("bitcoin:") :].removeprefix("//").partition("?")
     others: list[tuple[str, str]] = []
     labels: list[str] = []
@@ -95,15 +95,15 @@ def parse_uri(text: str) -> Uri:
         name, _, value = part.partition("=")
         name = name.lower()
         if name.startswith("req-"):
-            raise ParameterError("a bitcoin: URI requires an unknown parameter, req-…: give only its address")
+            raise ParameterError("this bitcoin: URI requires an unknown parameter, req-…: give only its address")
         if name == "label":
             labels.append(_percent_decoded(value))
         elif name in _HRPS:
             others.append((name, _percent_decoded(value)))
     if len(labels) > 1:
-        raise ParameterError("a bitcoin: URI with more than one label: remove all but one")
+        raise ParameterError("this bitcoin: URI contains more than one label: remove all but one")
     if not (address or others):
-        raise AddressError("a bitcoin: URI without an address: only addresses can be watched")
+        raise AddressError("this bitcoin: URI contains no address, and only addresses can be watched")
     return Uri(_percent_decoded(address) or None, tuple(others), labels[0] or None if labels else None)
 
 
@@ -130,7 +130,7 @@ def addresses_of(uri: Uri, network: Network) -> list[str]:
         raise wrong
     owners = tuple(each.name for each in NETWORKS if each.hrp in dict(uri.others))
     raise WrongNetworkError(
-        f"a bitcoin: URI with addresses for {' or '.join(owners)}, not for {network}: choose its network", owners
+        f"this bitcoin: URI contains addresses for {' or '.join(owners)}, not for {network}: choose its network", owners
     )
 
 
@@ -141,7 +141,7 @@ def _percent_decoded(value: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise ParameterError("a bitcoin: URI with a label or an address that is not UTF-8") from None
+        raise ParameterError("this bitcoin: URI contains a label or an address that is not UTF-8") from None
 
 
 def explained(text: str) -> str | None:
@@ -154,7 +154,7 @@ def explained(text: str) -> str | None:
     if _HEX_32.fullmatch(text):
         return "expected an address, found 64 hex digits: a private key, a hash or a txid is not an address"
     if _SPACED_KEY.match(text):
-        return "a space between the origin […] and the key: remove it"
+        return "there is a space between the origin […] and the key: remove it"
     if text[:1] in ("{", "[", "]", "}", '"'):
         return (
             "this looks like JSON or quoted CSV: a watch list has one entry per line, ADDRESS or ADDRESS,LABEL, without"
@@ -170,5 +170,5 @@ def explained(text: str) -> str | None:
         name = {";": "';'", "\t": "a tab", "|": "'|'"}[found[0]]
         return f"the address and its label are separated by {name}: write a comma between them"
     if text.find(" ") >= _SHORTEST:
-        return "a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"
+        return "there is a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"
     return None

@@ -29,5 +29,5 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
         else:
             raise ParameterError(f"an entry must be an address, scriptPubKey or outpoint, not {type(entry).__name__}")
     if not len(made):
-        raise ParameterError("no entry given")
+        raise ParameterError("no entry was given")
     return tuple((kind, value) for kind, value, _ in made.entries())

@@ -11,13 +11,13 @@ from typing import Self
 
 from spvfilter.errors import ParameterError
 
-_MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
+_MOST_TEXTS = 0xFFFFFFFF  # Most bytes of all labels in total.
 RUN = struct.Struct("=III")
 """A run of successive entries with the same account: the first entry, the count, and the number of the account."""
 
 
 class EntryTexts(MutableMapping[int, str]):
-    """Texts by entry number. Unchanged texts are read from the mapped file."""
+    """Text by entry number. Unchanged text is read from the mapped file."""
 
     def __init__(self, changed: dict[int, str | None]) -> None:
         self._changed = changed  # None: the text was removed

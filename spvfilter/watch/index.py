@@ -204,7 +204,7 @@ class TxOutIndex:
         completeness: Completeness | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Convert hits of a scan to matches. See `WatchList.matches`."""
+        """Convert hits of a scan into matches. See `WatchList.matches`."""
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse
         place_of, account_of = self.windows.place, self.account_of

@@ -416,8 +416,8 @@ def origins_in(descriptor: str | None) -> int:
 def all_used(name: str) -> str:
     """Return the error message for a keychain whose watched addresses are all used. `name` is the keychain's name.
 
-    This can happen because unconfirmed payments do not move windows while a client runs, or because other keychains
-    have revealed the same addresses.
+    This can happen because unconfirmed payments do not move windows while a client is running, or because other
+    keychains have revealed the same addresses.
     """
     return (
         f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments or other "

@@ -65,7 +65,7 @@ class Label:
     """One record of BIP-329: a label of a transaction, address, key, input or output.
 
     The constructor raises ParameterError for an invalid value, changes hex digits in `ref` to lower case, and strips
-    white space around `label`. `bytes(label)` is the label's line, without the line end.
+    white space around `label`. `bytes(label)` is the label's line, without the line ending.
     """
 
     type: str
@@ -157,7 +157,7 @@ def parse_labels(data: bytes) -> list[Label]:
         FormatError: None of the lines is a label, or there are too many.
     """
     if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")  # the line ends of old Macs
+        data = data.replace(b"\r", b"\n")  # the line endings of old Macs
     found: list[Label] = []
     faults: list[tuple[int, int, str]] = []  # number of the line, its offset, and the fault
     offset = 0

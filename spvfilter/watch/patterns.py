@@ -19,7 +19,7 @@ def is_pattern(entry: str) -> bool:
 def script_type(name: str) -> ScriptType:
     """Return the type of script with this name. Raises ParameterError for an unknown name."""
     if name not in _TYPES:
-        raise ParameterError(f"unknown type of script: expected one of {', '.join(_TYPES)}")
+        raise ParameterError(f"unknown script type: expected one of {', '.join(_TYPES)}")
     return _TYPES[name]
 
 

@@ -27,9 +27,9 @@
 If a keychain has no descriptor, the file contains its scripts. `save` writes the lines of silent payments only with
 `secrets=True`. Otherwise, it writes the scripts that were found, and a comment with the public keys.
 
-The file is UTF-8, with or
-without a byte order mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment. A label
-with line ends or other control characters is written as a JSON string, with quotes and escapes.
+The file is UTF-8, with or without a byte order mark, and its lines end in LF or CRLF. In a line without a label, ` #`
+starts a comment. A label with line breaks or other control characters is written as a JSON string, with quotes and
+escapes.
 """
 
 from __future__ import annotations
@@ -192,10 +192,10 @@ def _read_plain(watch: LineSink, file: BinaryIO, name: str, reading: _Reading) -
         )
     if (why := binary.refusal_of(start)) is not None:
         raise WatchFileError(name, ((0, why),))
-    if b"\r" in start and b"\n" not in start:  # the line ends of old Macs
+    if b"\r" in start and b"\n" not in start:  # the line endings of old Macs
         start += file.read(recognition.MAX_FILE + 1 - len(start))
         if len(start) > recognition.MAX_FILE:
-            raise WatchFileError(name, ((0, "the lines end in CR alone: save the file with LF or CRLF line ends"),))
+            raise WatchFileError(name, ((0, "the lines end in CR alone: save the file with LF or CRLF line endings"),))
         start = start.replace(b"\r", b"\n")
     if recognition.is_candidate(start):
         start += file.read(recognition.MAX_FILE + 1 - len(start))
@@ -269,7 +269,7 @@ class _Reading:
                 self._outpoints.append((number, entry, label, self._account))
             elif entry.startswith((_SP_LABEL, _SP_LABELS, _SP_OUTPUT)):
                 if not self._silent:
-                    raise ParameterError(f"{entry.partition(':')[0]}: without a line sp(…) before it")
+                    raise ParameterError(f"{entry.partition(':')[0]} needs an sp(…) line before it")
                 self._silent[max(self._silent)].append((number, entry, label, self._account))
             elif _has_keys(entry):
                 self._descriptors.append((number, entry, label, self._account))

@@ -212,7 +212,7 @@ class WatchList:
         self._check_free()
         if contents.network != self.network.name:
             raise ParameterError(
-                f"a watch list for {contents.network[:80]}, not for {self.network}: choose its network"
+                f"this watch list is for {contents.network[:80]}, not for {self.network}: choose its network"
             )
         if len(self.table) or len(self.windows) or next(self.table.coins(), None) is not None:
             raise ParameterError("a compiled watch list must be loaded before other entries are added")
@@ -264,7 +264,8 @@ class WatchList:
         key = to_bytes(pubkey)
         if not is_pubkey(key):
             raise ParameterError(
-                f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07"
+                f"this is not a public key: expected 33 bytes that start with 02 or 03, or 65 bytes that start with 04,"
+                f" 06 or 07, got {len(key)} bytes"
             )
         for script in pubkey_scripts(key):
             self.add_script(script, label)
@@ -667,7 +668,7 @@ class WatchList:
         """
         self._check_free()
         if self.index.owners.current is not None:
-            return 0, 0  # the fast path does not tell which entries belong to the account
+            return 0, 0  # the fast path does not say which entries belong to the account
         network = self.network
         taken, lines, labels = self.table.add_address_lines(
             chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp, _processors()
@@ -705,8 +706,8 @@ class WatchList:
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account exists with
                 different sources. Spelling a descriptor differently does not make it different.
-            AddressError: A text is not an address.
-            DescriptorError: A text is not a valid descriptor.
+            AddressError: A source is not an address.
+            DescriptorError: A source is not a valid descriptor.
             WatchFileError: A file was not exported by a wallet.
             WatchListInUseError: A running client uses the list.
         """
@@ -729,8 +730,8 @@ class WatchList:
 
         Raises:
             ParameterError: An argument is invalid.
-            AddressError: A text is not an address.
-            DescriptorError: A text is not a valid descriptor.
+            AddressError: A source is not an address.
+            DescriptorError: A source is not a valid descriptor.
         """
         made = cls(network)
         with made.within_account(checked_name(name)):
@@ -1055,7 +1056,7 @@ class WatchList:
                 checksum, or a sequence for each transaction after the coinbase, with an output for each input.
 
         Raises:
-            FormatError: The block is malformed, or `spent` does not fit it.
+            FormatError: The block is malformed, or `spent` does not match it.
             KeychainError: A window must move, but scripts cannot be derived.
             WatchListInUseError: A window must move or a silent payment was found, but a running client uses the list.
         """
@@ -1119,7 +1120,7 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Convert hits of a scan to matches as `matches` does, learn the outpoints of outputs, and move the windows.
+        """Convert hits of a scan into matches as `matches` does, learn the outpoints of outputs, and move the windows.
 
         The arguments are the same as for `matches`.
 
@@ -1142,7 +1143,7 @@ class WatchList:
         completeness: Completeness | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Convert hits of a scan to matches. The list does not change.
+        """Convert hits of a scan into matches. The list does not change.
 
         Args:
             hits: Hits of a scan, all in one block or all in unconfirmed transactions.

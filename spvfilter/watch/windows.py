@@ -384,8 +384,8 @@ class Windows:
                 break
         else:
             raise ParameterError(
-                f"other keychains have revealed the addresses of keychain {keychain.name[:80]!r} from index {first} on:"
-                " use those keychains"
+                f"other keychains have revealed the addresses of keychain {keychain.name[:80]!r} starting at index"
+                f" {first}: use those keychains"
             )
         if index < keychain.end and not all(self.watches(keychain.name, index, script) for script in scripts):
             raise KeychainError(
@@ -428,7 +428,7 @@ class Windows:
             self._due.add(keychain.name)
 
     def reach(self, keychain: Keychain, end: int) -> None:
-        """Make a window grow at least to `end`, without revealing anything. Raises the errors of `Keychain.reach`."""
+        """Make a window grow at least to `end`, without revealing anything. Raises errors as `Keychain.reach` does."""
         keychain.reach(end)
         if keychain.end < keychain.required:
             self._due.add(keychain.name)
@@ -681,7 +681,7 @@ class Windows:
         return fresh
 
     def entries_beyond(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Return the entries from given indexes of keychains on, as (index, entry) pairs by keychain name.
+        """Return the entries at and above given indexes of keychains, as (index, entry) pairs keyed by keychain name.
 
         Args:
             firsts: The lowest index to return for each keychain, by name.
@@ -865,7 +865,7 @@ class Windows:
             work += 1
 
     def _beyond(self, ends: Mapping[str, int]) -> Generator[None, None, dict[str, _Places]]:
-        """Return the indexes and entries of keychains from given indexes on, by keychain name, in steps.
+        """Return, in steps, the indexes and entries at and above given indexes of keychains, keyed by keychain name.
 
         Args:
             ends: The lowest index to return for each keychain, by name.

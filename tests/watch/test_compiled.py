@@ -130,7 +130,7 @@ def test_entries_are_removed_from_a_compiled_list(tmp_path: Path) -> None:
 
 def test_another_network_is_refused(tmp_path: Path) -> None:
     path = compiled_file(random_list(1, REGTEST), tmp_path)
-    with pytest.raises(WatchFileError, match="a watch list for regtest, not for mainnet: choose its network"):
+    with pytest.raises(WatchFileError, match="this watch list is for regtest, not for mainnet: choose its network"):
         WatchList.load(path)
 
 
@@ -178,13 +178,18 @@ def test_a_cut_file_is_refused_at_every_length(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "form", "value", "message"),
     [
-        (8, "<I", 2, "version at byte 8: 2, but this version of spvfilter reads 1: rebuild the file"),
+        (8, "<I", 2, "version at byte 8: unsupported version 2 \\(only version 1 is supported\\): rebuild the file"),
         (12, "<I", 0xFFFFFFFF, "the sections do not fill the file"),
         (24, "<Q", 1 << 62, "the sections do not fill the file"),
         (32, "<Q", 1 << 63, "the sections do not fill the file"),
         (40, "<Q", (1 << 64) - 1, "the sections do not fill the file"),
         (HEADER, "<Q", 0, "magic at byte 0: not the image of a watch table"),
-        (HEADER + 8, ">I", struct.unpack("<I", struct.pack("=I", 0x01020304))[0], "made on a machine of another byte"),
+        (
+            HEADER + 8,
+            ">I",
+            struct.unpack("<I", struct.pack("=I", 0x01020304))[0],
+            "made on a machine with a different byte order",
+        ),
         (HEADER + 60, "=I", 0xFFFFFFF, "coin at byte"),
     ],
 )
@@ -229,16 +234,16 @@ def labelled(tmp_path: Path) -> tuple[Path, bytearray]:
         (0, 12, "=I", 11, "labels at byte 4: the entries or texts are out of order"),
         (0, 16, "=I", 10, "labels at byte 4: the entries or texts are out of order"),
         (0, 16, "=I", 12, "labels at byte 4: the entries or texts are out of order"),
-        (1, 0, "=I", 1 << 30, "accounts at byte .*: damaged names"),
-        (1, 0, "=I", 0, "accounts at byte .*: (damaged names|the runs of entries are out of order)"),
-        (1, 4, "=I", 1 << 30, "accounts at byte .*: damaged names"),
-        (1, 8, "=B", 7, "accounts at byte .*: damaged names"),
-        (1, 8, "=B", 0xFF, "accounts at byte .*: damaged names"),
+        (1, 0, "=I", 1 << 30, "accounts at byte .*: the names are damaged"),
+        (1, 0, "=I", 0, "accounts at byte .*: (the names are damaged|the runs of entries are out of order)"),
+        (1, 4, "=I", 1 << 30, "accounts at byte .*: the names are damaged"),
+        (1, 8, "=B", 7, "accounts at byte .*: the names are damaged"),
+        (1, 8, "=B", 0xFF, "accounts at byte .*: the names are damaged"),
         (1, 13, "=I", 2, "accounts at byte .*: the runs of entries are out of order"),
         (1, 17, "=I", 1 << 31, "accounts at byte .*: the runs of entries are out of order"),
         (1, 17, "=I", 0, "accounts at byte .*: the runs of entries are out of order"),
         (1, 21, "=I", 1, "accounts at byte .*: the runs of entries are out of order"),
-        (2, 0, "=B", 0xFF, "network at byte .*: not an ASCII name"),
+        (2, 0, "=B", 0xFF, "network at byte .*: the name is not ASCII"),
         (2, 0, "=B", 0x21, "not for mainnet: choose its network"),
     ],
 )

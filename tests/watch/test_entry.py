@@ -54,18 +54,18 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
 @pytest.mark.parametrize(
     ("uri", "cause"),
     [
-        ("bitcoin:", "without an address"),
-        ("bitcoin:?sp=sp1q", "without an address"),
+        ("bitcoin:", "contains no address"),
+        ("bitcoin:?sp=sp1q", "contains no address"),
         (f"bitcoin:{ADDRESS}?req-somethingelse=50", "unknown parameter, req-"),
         (f"bitcoin:{ADDRESS}?REQ-pop=x", "unknown parameter, req-"),
         (f"bitcoin:{ADDRESS}?label=%FF", "not UTF-8"),
         (f"bitcoin:{ADDRESS}?label=a&label=b", "more than one label"),
-        (f"bitcoin:?tb={TESTNET}", "with addresses for testnet3 or testnet4 or signet, not for mainnet"),
+        (f"bitcoin:?tb={TESTNET}", "contains addresses for testnet3 or testnet4 or signet, not for mainnet"),
         (f"bitcoin:?bc={TESTNET}", "an address of testnet3"),
         (f"bitcoin:{ADDRESS}?bc={ADDRESS[:-1]}", "checksum"),
         (f"bitcoin:?bc={WIF}", "private key"),
         (f"bitcoin:{ADDRESS}?label={WIF}", "the label contains a word that looks like a private key"),
-        (f"bitcoin:{ADDRESS}?label={PHRASE}", "the label contains a text that looks like a seed phrase"),
+        (f"bitcoin:{ADDRESS}?label={PHRASE}", "the label contains text that looks like a seed phrase"),
         (f"bitcoin:?bc={KEY}", "expected an address, found a public key"),
         (f"bitcoin:{ADDRESS}?label=a%00b", "surrogates or NUL"),
         (f"bitcoin:{ADDRESS}?x={'0' * 5_000}", "at most 4,000"),
@@ -117,8 +117,11 @@ WORDS = [
     ("Address;Label", "looks like the header of a table"),
     (f"{ADDRESS};savings", "separated by ';': write a comma"),
     (f"{ADDRESS}\tsavings", "separated by a tab: write a comma"),
-    (f"[d34db33f/84'/0'/0'] zpub{'x' * 100}", "a space between the origin […] and the key: remove it"),
-    (f"{ADDRESS} savings", "a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"),
+    (f"[d34db33f/84'/0'/0'] zpub{'x' * 100}", "there is a space between the origin […] and the key: remove it"),
+    (
+        f"{ADDRESS} savings",
+        "there is a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL",
+    ),
 ]
 
 

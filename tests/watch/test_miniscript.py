@@ -394,4 +394,4 @@ def test_brackets_are_nested_at_most_402_deep() -> None:
 
 
 def test_thresh_has_at_most_1000_scripts() -> None:
-    assert "thresh() with 1001 scripts, expected at most 1000" in refusal(f"tr({NUMS},thresh(1{',0' * 1_001}))")
+    assert "thresh() takes at most 1000 scripts, not 1001" in refusal(f"tr({NUMS},thresh(1{',0' * 1_001}))")

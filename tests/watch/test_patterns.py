@@ -52,8 +52,8 @@ def test_a_list_survives_a_file_a_copy_and_a_pickle(tmp_path: Path) -> None:
         ("data-prefix:", "a data prefix must be 1 to 64 bytes long, not 0"),
         ("data-prefix:" + "00" * 65, "a data prefix must be 1 to 64 bytes long, not 65"),
         ("data-prefix:0", "expected pairs of hex digits, not these 1 characters"),
-        ("script-type:P2MS", "unknown type of script: expected one of nonstandard, p2pk, p2pkh"),
-        ("script-type:", "unknown type of script"),
+        ("script-type:P2MS", "unknown script type: expected one of nonstandard, p2pk, p2pkh"),
+        ("script-type:", "unknown script type"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, cause: str) -> None:

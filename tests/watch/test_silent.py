@@ -134,14 +134,20 @@ SPSPEND = encoded("spspend", WALLET.scan_key + WALLET.spend_key)
         (f"sp({wif(WALLET.scan_key)},[deadbeef]{wif(WALLET.spend_key)})", "a private spend key"),
         (f"sp({wif(WALLET.scan_key)},{XPRV})", "a private spend key"),
         (f"sp({wif(WALLET.scan_key)},[deadbeef/1]{XPRV}/1)", "a private spend key"),
-        (f"sp({wif(WALLET.scan_key)},{XPUB}/*)", "a wildcard or multipath after the spend key"),
-        (f"sp({wif(WALLET.scan_key)},{XPUB}/<0;1>)", "a wildcard or multipath after the spend key"),
+        (
+            f"sp({wif(WALLET.scan_key)},{XPUB}/*)",
+            "the spend key is a single key: give its whole path, without a wildcard or multipath",
+        ),
+        (
+            f"sp({wif(WALLET.scan_key)},{XPUB}/<0;1>)",
+            "the spend key is a single key: give its whole path, without a wildcard or multipath",
+        ),
         (f"sp({wif(WALLET.scan_key)},{XPUB}/1h)", "a hardened step"),
-        (f"sp({XPRV}/*,{SPEND})", "a wildcard or multipath after the scan key"),
+        (f"sp({XPRV}/*,{SPEND})", "the scan key is a single key: give its whole path, without a wildcard or multipath"),
         (f"sp({wif(WALLET.scan_key)},04{SPEND[2:]}{'00' * 32})", "uncompressed"),
         (f"sp({wif(WALLET.scan_key)},{SPEND[2:]})", "x-only"),
-        (f"sp({wif(WALLET.scan_key)},{SPEND},{SPEND})", "has 3 keys"),
-        (f"sp({wif(WALLET.scan_key)}/0,{SPEND})", "a path after a WIF"),
+        (f"sp({wif(WALLET.scan_key)},{SPEND},{SPEND})", "found sp() with 3 keys"),
+        (f"sp({wif(WALLET.scan_key)}/0,{SPEND})", "a WIF has no child keys: remove the path after it"),
         (f"sp({wif(WALLET.scan_key)[:-1]}1,{SPEND})", "expected the private scan key"),
         (f"sp({WALLET.scan_text[:-1]}{'q' if WALLET.scan_text[-1] != 'q' else 'p'})", "was mistyped or is incomplete"),
         (
@@ -409,7 +415,7 @@ def test_wrong_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
         WatchList.load(path)
     assert [number for number, _ in caught.value.problems] == [2]
     path.write_text(f"{line}\n{WALLET.descriptor}\n")
-    with pytest.raises(WatchFileError, match="without a line sp"):
+    with pytest.raises(WatchFileError, match=r"sp-[a-z]+ needs an sp\(…\) line before it"):
         WatchList.load(path)
     for secret in secrets_of():
         assert secret not in str(caught.value)

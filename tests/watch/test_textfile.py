@@ -97,7 +97,7 @@ def test_outpoints_may_precede_their_scripts(tmp_path: Path) -> None:
 
 
 BAD = [
-    (",label", "empty address"),
+    (",label", "the address is empty"),
     ("nonsense", "not an address"),
     (ADDRESS[:-1], "checksum"),
     ("tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "testnet3"),

@@ -65,7 +65,8 @@ def without_checksum(text: str) -> str:
     if mark:
         if len(stated) != _SIZE:
             raise DescriptorError(
-                f"{len(stated)} characters after '#': expected a checksum of {_SIZE}, or neither '#' nor checksum"
+                f"the checksum after '#' must be {_SIZE} characters long, not {len(stated)}: correct it, or"
+                " remove it with the '#'"
             )
         if (right := checksum(body)) != stated:
             raise DescriptorError(

@@ -88,7 +88,7 @@ class Output:
     redeem: Bind | None = None
     """Derives the redeem script of a P2SH output."""
     witness: Bind | None = None
-    """Derives the witness script of a P2WSH output, also within P2SH."""
+    """Derives the witness script of a P2WSH output, even one nested in P2SH."""
     internal: Key | None = None
     """Internal key of tr(), which is also in `keys`."""
     tree: Tree | None = None
@@ -106,13 +106,13 @@ class Outputs:
 
 
 def read_outputs(expression: Expression, reading: Reading) -> Outputs:
-    """Return the outputs of a descriptor, which is neither addr() nor raw().
+    """Return the outputs of a descriptor that is neither addr() nor raw().
 
     Raises DescriptorError if the descriptor is invalid, and WrongNetworkError if a key belongs to another network.
     """
     name = expression.text
     if expression.suffix:
-        raise fault(expression.end, "text after the last bracket: expected #CHECKSUM or nothing")
+        raise fault(expression.end, "unexpected text after the last bracket: expected #CHECKSUM or nothing")
     if name == "combo":
         return _combo(expression, reading)
     output = _output(expression, reading)
@@ -190,7 +190,7 @@ def _script_argument(expression: Expression, where: str) -> Expression:
     if inner.arguments is None and (where == "sh" or not is_miniscript(inner.text)):
         raise fault(inner.at, f"{where}() needs a script such as pkh(KEY), not a key")
     if inner.suffix:
-        raise fault(inner.end, "text after a closing bracket: expected a bracket")
+        raise fault(inner.end, "unexpected text after a closing bracket: expected a bracket")
     return inner
 
 
@@ -205,10 +205,15 @@ def _sh(expression: Expression, reading: Reading) -> Output:
     if name in _IN_SH:
         script = _plain(inner, KeyPlace.LEGACY, reading, MAX_MULTI_KEYS)
     elif is_miniscript(name):
-        reading.refuse(fault(inner.at, f"{inner.shown} in sh(): BIP-379 allows miniscript only in wsh() and tr()"))
+        reading.refuse(
+            fault(inner.at, f"{inner.shown} is not allowed in sh(): BIP-379 allows miniscript only in wsh() and tr()")
+        )
         script = read_miniscript(inner, reading, is_tapscript=False)
     else:
-        raise fault(inner.at, f"{inner.shown} in sh(), expected one of {', '.join(f'{each}()' for each in _IN_SH)}")
+        raise fault(
+            inner.at,
+            f"{inner.shown} is not allowed in sh(): expected one of {', '.join(f'{each}()' for each in _IN_SH)}",
+        )
     if (size := size_of(script)) > _MAX_P2SH:
         raise fault(
             inner.at, f"the script in sh() must be at most {_MAX_P2SH} bytes, not {size}: use at most 15 keys, or wsh()"
@@ -228,7 +233,7 @@ def _p2sh(script: bytes) -> bytes:
 def _witness(expression: Expression, reading: Reading) -> Output:
     """Return the output of wpkh() or wsh()."""
     if expression.suffix:
-        raise fault(expression.end, "text after a closing bracket: expected a bracket")
+        raise fault(expression.end, "unexpected text after a closing bracket: expected a bracket")
     if expression.text == "wpkh":
         (argument,) = _arguments(expression, 1, "wpkh(KEY)")
         return _bare((b"\x00", pushed_key_hash(read_key(argument, KeyPlace.SEGWIT, reading))))
@@ -237,7 +242,9 @@ def _witness(expression: Expression, reading: Reading) -> Output:
     if name in ("pk", "pkh", "multi", "sortedmulti"):
         script = _plain(inner, KeyPlace.SEGWIT, reading, MAX_MULTI_KEYS)
     elif name in _NEVER_INNER:
-        raise fault(inner.at, f"{name}() in wsh(): expected pk(), pkh(), multi(), sortedmulti() or miniscript")
+        raise fault(
+            inner.at, f"{name}() is not allowed in wsh(): expected pk(), pkh(), multi(), sortedmulti() or miniscript"
+        )
     else:
         script = read_miniscript(inner, reading, is_tapscript=False)
     bare = _bare(script)
@@ -278,7 +285,7 @@ def _taproot(expression: Expression, reading: Reading) -> Output:
     """Return the output of tr()."""
     arguments = expression.arguments or ()
     if not 1 <= len(arguments) <= 2:
-        raise fault(expression.at, f"tr() has {len(arguments)} arguments, expected a key and one tree: tr(KEY,{{A,B}})")
+        raise fault(expression.at, f"tr() takes a key and one tree, tr(KEY,{{A,B}}), not {len(arguments)} arguments")
     key = read_key(arguments[0], KeyPlace.TAPROOT, reading)
     tree = _tree(arguments[1], 0, reading) if len(arguments) == 2 else None
     return Output(lambda path: _output_script(_tweaked(key, tree, path)), (key,), internal=key, tree=tree)
@@ -335,16 +342,16 @@ def _leaf(expression: Expression, reading: Reading) -> Script:
     """Return the template of a leaf of a taproot tree."""
     name = expression.text
     if (expression.arguments is None and not is_miniscript(name)) or name in _NEVER_INNER:
-        raise fault(expression.at, f"{expression.shown} as a leaf of tr(): expected a script such as pk(KEY)")
+        raise fault(expression.at, f"{expression.shown} cannot be a leaf of tr(): expected a script such as pk(KEY)")
     if name in ("multi_a", "sortedmulti_a"):
         needed, keys = read_multi(
             name, expression.arguments or (), expression.at, KeyPlace.TAPROOT, reading, MAX_MULTI_A_KEYS
         )
         if expression.suffix:
-            raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")
+            raise fault(expression.end, "unexpected text after a closing bracket: expected a comma or a bracket")
         return multi_a_script(needed, keys, is_sorted=name == "sortedmulti_a")
     if name == "sortedmulti":
-        raise fault(expression.at, "sortedmulti() in a leaf of tr(): write sortedmulti_a()")
+        raise fault(expression.at, "sortedmulti() is not allowed in a leaf of tr(): write sortedmulti_a()")
     return read_miniscript(expression, reading, is_tapscript=True)
 
 
@@ -362,7 +369,7 @@ def _tagged(name: str, data: bytes) -> bytes:
 
 
 def spending_of(output: Output, path: int, index: int) -> Spending:
-    """Return the scripts and keys needed to spend an output, for a path of the multipath and an index.
+    """Return the scripts and keys needed to spend an output. `path` is the number of the path in the multipath.
 
     Raises DescriptorError if the output uses musig().
     """

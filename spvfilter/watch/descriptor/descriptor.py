@@ -146,7 +146,7 @@ class LazyDescriptor(WindowSource):
                 (self._parsed,) = parse_descriptor(self.text, self.network, is_stored=True)
             except DescriptorError as error:
                 raise KeychainError(
-                    f"the script at index {index} is needed now, but cannot be derived: {error}"
+                    f"cannot derive the script at index {index}, which the window must contain: {error}"
                 ) from error
         return self._parsed
 
@@ -206,7 +206,7 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
             " or a ypub, zpub, upub or vpub"
         )
     if found := re.search(r"\s", text):
-        raise fault(found.start(), "a space or line end within a descriptor: remove it")
+        raise fault(found.start(), "a descriptor must not contain a space or line break: remove it")
     body, stated = split_checksum(text)
     name, _, inner = body.partition("(")
     if name in ("addr", "raw"):

@@ -63,7 +63,7 @@ def parse_expression(body: str) -> Expression:
         else:
             argument = _ended(body, start, at, closed)
             if not opened:
-                raise fault(at, f"'{char}' outside all brackets: the brackets of the descriptor do not match")
+                raise fault(at, f"'{char}' is outside all brackets: the brackets of the descriptor do not match")
             opened[-1][2].append(argument)
             closed = None
             if char != ",":
@@ -81,13 +81,13 @@ def parse_expression(body: str) -> Expression:
 def _opening(word: str, char: str, at: int, closed: Expression | None) -> str:
     """Return the name of the function or tree that a bracket opens. `word` is the text before the bracket."""
     if closed is not None:
-        raise fault(at, f"'{char}' after a closing bracket: expected a comma or a closing bracket")
+        raise fault(at, f"unexpected '{char}' after a closing bracket: expected a comma or a closing bracket")
     if char == "(":
         if not word:
-            raise fault(at, "'(' without the name of a function before it")
+            raise fault(at, "there is no name of a function before '('")
         return word
     if word:
-        raise fault(at, "'{' within an expression: write a multipath as <0;1>, not as {0,1}")
+        raise fault(at, "'{' is not allowed within an expression: write a multipath as <0;1>, not as {0,1}")
     return TREE
 
 

@@ -31,7 +31,7 @@ _MAX_MUSIG_KEYS = 999
 _MUSIG_CHAIN_CODE = bytes.fromhex("868087ca02a6f974c4598924c36b57762d32cb45717167e300622c7167e38965")
 """Chain code of the extended key that is made from an aggregate key (BIP-328)."""
 _MANY = 150
-"""Number of keys from which the kernel derives them (our choice): building its table takes as long as 100 keys."""
+"""Smallest number of keys that the kernel derives (our choice): building its table takes as long as 100 keys."""
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _STEP = re.compile(r"(\d{1,10})([hH']?)")
 
@@ -124,11 +124,11 @@ def without_origin(expression: Expression) -> tuple[int, str, Origin | None]:
         origin = _origin(content, at + 1)
         at, text = at + len(content) + 2, rest
         if not text:
-            raise fault(at, "no key after the key origin […]")
+            raise fault(at, "there is no key after the key origin […]")
         if text.startswith("["):
-            raise fault(at, "a second key origin […]: a key has at most one")
+            raise fault(at, "a key must have at most one key origin […], not two")
     if "]" in text:
-        raise fault(at, "']' without '[' before it: a key origin is [FINGERPRINT/PATH]")
+        raise fault(at, "']' has no '[' before it: a key origin is [FINGERPRINT/PATH]")
     return at, text, origin
 
 
@@ -140,9 +140,9 @@ def _origin(content: str, at: int) -> Origin:
     numbers: list[int] = []
     for step in steps:
         if step in ("m", "M"):
-            raise fault(at, "m/ in a key origin: the fingerprint replaces it, so remove m/")
+            raise fault(at, "a key origin must not contain m/, because the fingerprint replaces it: remove m/")
         if step.startswith(("*", "<")):
-            raise fault(at, "a key origin has no wildcard and no multipath: they follow the key")
+            raise fault(at, "a key origin must not contain a wildcard or multipath: write it after the key")
         numbers.append(number_of_step(step, at))
         at += len(step) + 1
     return bytes.fromhex(fingerprint), tuple(numbers)
@@ -164,7 +164,7 @@ def number_of_step(step: str, at: int) -> int:
     found = _STEP.fullmatch(step)
     if found is None:
         if not step:
-            raise fault(at, "an empty step of a path: there is one '/' too many")
+            raise fault(at, "a step of a path is empty: there is one '/' too many")
         raise fault(at, "each step of a path must be a number, followed by h if it is hardened")
     number = int(found[1])
     if number >= _HARDENED:
@@ -176,11 +176,11 @@ def number_of_step(step: str, at: int) -> int:
 
 
 def _plain(at: int, text: str, purpose: KeyPlace, reading: Reading) -> Key:
-    """Return the key that a text describes: a public key in hex, or an extended public key with a path."""
+    """Return the key that text describes: a public key in hex, or an extended public key with a path."""
     name, slash, path = text.partition("/")
     if _HEX.fullmatch(name):
         if slash:
-            raise fault(at + len(name), "a path after a public key in hex, which has no child keys: remove the path")
+            raise fault(at + len(name), "a public key in hex has no child keys: remove the path after it")
         return _hex_key(at, bytes.fromhex(name) if len(name) % 2 == 0 else b"", len(name), purpose, reading)
     if name[:4] not in keys.PREFIXES:
         raise fault(at, _not_a_key(name))
@@ -196,16 +196,16 @@ def _plain(at: int, text: str, purpose: KeyPlace, reading: Reading) -> Key:
     reading.has_extended = True
     steps, is_ranged = _path(path, at + len(name) + 1, f"{name[:4]}…") if slash else ((), False)
     if (depth := raw[4] + len(steps) + is_ranged) > _MAX_KEY_DEPTH:
-        raise fault(at, f"a path that leads to depth {depth}, expected at most {_MAX_KEY_DEPTH} (BIP-32)")
+        raise fault(at, f"the path leads to depth {depth}, but the maximum is {_MAX_KEY_DEPTH} (BIP-32)")
     size = 32 if purpose is KeyPlace.TAPROOT else 33
     derive = _children(lambda path: parent, steps, size, is_ranged=is_ranged)
     return Key(at, size, _paths_of(steps), is_ranged, derive, hash160(raw[-33:])[:4], steps)
 
 
 def _not_a_key(name: str) -> str:
-    """Return an error message for a text that is not a key. The text may be a secret, so the message omits it."""
+    """Return an error message for text that is not a key. The text may be a secret, so the message omits it."""
     if name[:2] in ("0x", "0X"):
-        return "a key with 0x: write the key without 0x"
+        return "a key must not start with 0x: remove 0x"
     if re.match(r"@\d", name):
         return "expected a key, found a placeholder @N of a wallet policy (BIP-388): write the key in its place"
     if name in ("m", "M"):
@@ -218,21 +218,24 @@ def _hex_key(at: int, raw: bytes, digits: int, purpose: KeyPlace, reading: Readi
     in_taproot = purpose is KeyPlace.TAPROOT
     if digits == 64:
         if not in_taproot:
-            raise fault(at, f"an x-only key of 64 hex digits {purpose.value}: write the public key of 66 hex digits")
+            raise fault(
+                at,
+                f"an x-only key of 64 hex digits is not allowed {purpose.value}: write the public key of 66 hex digits",
+            )
         raw = b"\x02" + raw
     elif digits not in (66, 130):
-        raise fault(at, f"a key of {digits} hex digits, expected 66, or 64 in tr(), or 130 if it is uncompressed")
+        raise fault(at, f"a key must have 66 hex digits, or 64 in tr(), or 130 if it is uncompressed, not {digits}")
     first = raw[0]
     if first not in ((2, 3) if digits < 130 else (4, 6, 7)):
         expected = "02 or 03" if digits < 130 else "04"
         raise fault(at, f"a public key of {digits} hex digits must start with {expected}, not {first:02x}")
     if len(raw) == 65:
         if purpose is not KeyPlace.LEGACY:
-            raise fault(
-                at, f"an uncompressed key {purpose.value}, where keys must be compressed: nobody could spend the coins"
-            )
+            raise fault(at, f"an uncompressed key is not allowed {purpose.value}: nobody could spend the coins")
         if first != 4:
-            reading.refuse(fault(at, f"a hybrid key (it starts with {first:02x}): write it in its compressed form"))
+            reading.refuse(
+                fault(at, f"this is a hybrid key (it starts with {first:02x}): write it in its compressed form")
+            )
     if not _is_point(raw):
         raise fault(at, "the public key is not a point on the secp256k1 curve: copy it from the wallet again")
     used = raw[1:] if in_taproot else raw
@@ -260,11 +263,11 @@ def _path(text: str, at: int, owner: str) -> tuple[tuple[Step, ...], bool]:
             return tuple(steps), True
         if part.startswith("<"):
             if any(isinstance(step, tuple) for step in steps):
-                raise fault(at, f"two multipaths <…> after one {owner}, expected at most one")
+                raise fault(at, f"there are two multipaths <…> after one {owner}, but at most one is allowed")
             steps.append(_multipath(part, at, owner))
         else:
             if part in ("m", "M"):
-                raise fault(at, f"m/ after {owner}: a path starts at the key before it, so remove m/")
+                raise fault(at, f"a path after {owner} starts at the key before it: remove m/")
             steps.append(_unhardened(part, at, owner))
         at += len(part) + 1
     return tuple(steps), False
@@ -276,9 +279,9 @@ def _check_wildcard(part: str, at: int, owner: str, *, is_last: bool) -> None:
     if part in ("*h", "*H", "*'"):
         raise fault(at, _hardened(owner))
     if part != "*":
-        raise fault(at, "text after the wildcard '*' of a path: expected a comma or a bracket")
+        raise fault(at, "unexpected text after the wildcard '*' of a path: expected a comma or a bracket")
     if not is_last:
-        raise fault(at, "the wildcard '*' is the last step of a path: remove the steps after it")
+        raise fault(at, "the wildcard '*' must be the last step of a path: remove the steps after it")
 
 
 def _multipath(part: str, at: int, owner: str) -> tuple[int, ...]:
@@ -303,7 +306,7 @@ def _unhardened(part: str, at: int, owner: str) -> int:
 
 
 def _hardened(owner: str) -> str:
-    return f"a hardened step after {owner}, which only the private key can derive: give the public key after that step"
+    return f"only the private key can derive a hardened step after {owner}: give the public key after that step"
 
 
 def _paths_of(steps: tuple[Step, ...]) -> int:
@@ -359,12 +362,12 @@ def _musig(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key:
     """Parse musig(KEY,…) with an optional path after it (BIP-390)."""
     at = expression.at
     if purpose is KeyPlace.MUSIG:
-        raise fault(at, "musig() in musig(): they cannot be nested")
+        raise fault(at, "musig() cannot be nested in musig()")
     if purpose not in (KeyPlace.TAPROOT, KeyPlace.SILENT):
-        raise fault(at, f"musig() {purpose.value}: it is allowed only in tr() and rawtr() (BIP-390), and in sp()")
+        raise fault(at, f"musig() is not allowed {purpose.value}, only in tr() and rawtr() (BIP-390), and in sp()")
     arguments = expression.arguments or ()
     if len(arguments) > _MAX_MUSIG_KEYS:
-        raise fault(at, f"musig() has {len(arguments)} keys, expected at most {_MAX_MUSIG_KEYS}")
+        raise fault(at, f"musig() takes at most {_MAX_MUSIG_KEYS} keys, not {len(arguments)}")
     aggregate = _aggregation()
     members = [read_key(argument, KeyPlace.MUSIG, reading) for argument in arguments]
     steps, is_ranged = _musig_path(expression)
@@ -398,7 +401,7 @@ def _musig_path(expression: Expression) -> tuple[tuple[Step, ...], bool]:
     if not expression.suffix:
         return (), False
     if not expression.suffix.startswith("/"):
-        raise fault(expression.end, "text after musig(…): expected a path, a comma or a bracket")
+        raise fault(expression.end, "unexpected text after musig(…): expected a path, a comma or a bracket")
     return _path(expression.suffix[1:], expression.end + 1, "musig(…)")
 
 
@@ -406,11 +409,13 @@ def _check_members(expression: Expression, members: list[Key], steps: tuple[Step
     """Check the keys of a musig() that has a path: they must be extended keys without a wildcard (BIP-390)."""
     for argument, member in zip(expression.arguments or (), members, strict=True):
         if not keys.extended_keys(argument.text):
-            raise fault(member.at, "a public key in hex in a musig() with a path, where all keys must be extended keys")
+            raise fault(member.at, "a musig() with a path must contain only extended keys, not a public key in hex")
         if member.is_ranged:
-            raise fault(member.at, "a wildcard within a musig() with a path: write the wildcard after musig(…)")
+            raise fault(member.at, "a wildcard is not allowed within a musig() with a path: write it after musig(…)")
         if member.paths > 1 and _paths_of(steps) > 1:
-            raise fault(member.at, "a multipath within a musig() that has one after it: expected only one of them")
+            raise fault(
+                member.at, "a multipath is not allowed within a musig() that has one after it: keep only one of them"
+            )
 
 
 def _xonly(derive: Derive) -> Derive:

@@ -17,7 +17,7 @@ _PUBLIC = {"main": 0x0488B21E, "test": 0x043587CF}
 _SIZE = 78
 """Size of a serialized extended key in bytes, without its checksum."""
 _LONGEST = 120
-"""Largest length of an extended key in characters (our choice). Longer texts are not decoded.
+"""Largest length of an extended key in characters (our choice). Longer text is not decoded.
 
 Decoding base58 takes time quadratic in the length.
 """
@@ -89,7 +89,7 @@ def private_key_in(text: str) -> str | None:
 def secret_in(text: str) -> str | None:
     """Return a description of the secret that a label or other free text may contain, or None."""
     is_phrase = _PHRASE.fullmatch(text) is not None and len(text.split()) % 3 == 0
-    return "a text that looks like a seed phrase" if is_phrase else private_key_in(text)
+    return "text that looks like a seed phrase" if is_phrase else private_key_in(text)
 
 
 def refuse_private_keys(text: str) -> None:
@@ -167,7 +167,7 @@ def check_key(key: str, network: Network, where: str = "") -> bytes:
         )
     raw = raw[:-4]
     if int.from_bytes(raw[:4]) != prefix.version:
-        raise DescriptorError(f"{name} has version {raw[:4].hex()}, expected {prefix.version:08x}")
+        raise DescriptorError(f"{name} must have version {prefix.version:08x}, not {raw[:4].hex()}")
     if not raw[4] and any(raw[5:13]):
         raise DescriptorError(f"{name} has depth 0, like a master key, but gives a parent or an index")
     is_test = prefix.network == "test"
@@ -223,7 +223,7 @@ def descriptor_of_key(text: str, network: Network) -> str:
     if slash or raw[4] > _ACCOUNT_DEPTH:
         why = "a path after it" if slash else f"depth {raw[4]}, deeper than an account"
         raise DescriptorError(
-            f"{key[:4]}… with {why}: write the descriptor {prefix.wrapped} with the key as xpub or tpub, and PATH/*"
+            f"{key[:4]}… has {why}: write the descriptor {prefix.wrapped} with the key as xpub or tpub, and PATH/*"
             " after it"
         )
     return prefix.wrapped.replace("KEY", f"{origin}{as_plain(key, raw)}/<0;1>/*")

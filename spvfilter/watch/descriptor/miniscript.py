@@ -361,7 +361,7 @@ _NAMES = (*_LEAVES, "and_n", "thresh", *(name for name in FRAGMENTS if len(name)
 
 
 def is_miniscript(name: str) -> bool:
-    """Return True if a function with this name, perhaps with wrappers, is a fragment of miniscript."""
+    """Return True if a function with this name, optionally with wrappers, is a fragment of miniscript."""
     wrappers, colon, rest = name.rpartition(":")
     return rest in _NAMES and (not colon or (bool(wrappers) and set(wrappers) <= set(_WRAPPERS)))
 
@@ -402,9 +402,9 @@ class _Reader:
         wrappers, colon, name = expression.text.rpartition(":")
         at = expression.at
         if colon and (not wrappers or not set(wrappers) <= set(_WRAPPERS)):
-            raise fault(at, f"unknown wrapper before ':', expected letters of {_WRAPPERS}")
+            raise fault(at, f"unknown wrapper before ':': the wrappers are the letters {_WRAPPERS}")
         if expression.suffix:
-            raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")
+            raise fault(expression.end, "unexpected text after a closing bracket: expected a comma or a bracket")
         if len(wrappers) > _MAX_WRAPPERS:
             raise fault(at, f"at most {_MAX_WRAPPERS} wrappers may stand before ':', not {len(wrappers)}")
         made = self._unwrapped(name, expression, nodes, at + len(wrappers) + len(colon))
@@ -455,9 +455,11 @@ class _Reader:
         if name == "musig":
             return "musig() is not a script but a key: BIP-390 allows it only as a key of tr() and rawtr()"
         if name in ("sortedmulti", "sortedmulti_a"):
-            return f"{name}() within another script: it is allowed only on its own"
+            return f"{name}() is not allowed within another script, only on its own"
         where = "in a leaf of tr()" if self._is_tapscript else "in wsh()"
-        return f"{expression.shown} {where}: expected a fragment of miniscript such as pk(KEY) or and_v(X,Y)"
+        return (
+            f"{expression.shown} is not allowed {where}: expected a miniscript fragment such as pk(KEY) or and_v(X,Y)"
+        )
 
     # Fragments without inner expressions
 
@@ -502,7 +504,9 @@ class _Reader:
         if (name == "multi_a") != self._is_tapscript:
             other = "multi_a" if self._is_tapscript else "multi"
             where = "a leaf of tr()" if self._is_tapscript else "wsh()"
-            self._reading.refuse(fault(at, f"{name}() in {where}: write {other}(), or nobody could spend the coins"))
+            self._reading.refuse(
+                fault(at, f"{name}() is not allowed in {where}: write {other}(), or nobody could spend the coins")
+            )
         most = MAX_MULTI_A_KEYS if name == "multi_a" else MAX_MULTI_KEYS
         needed, keys = read_multi(name, arguments, at, self._purpose, self._reading, most)
         if name == "multi_a":
@@ -544,7 +548,7 @@ class _Reader:
             raise fault(at, "expected thresh(NUMBER,SCRIPT,…)")
         needed = read_number(arguments[0], "thresh()")
         if len(arguments) - 1 > _MAX_THRESH:
-            raise fault(at, f"thresh() with {len(arguments) - 1} scripts, expected at most {_MAX_THRESH}")
+            raise fault(at, f"thresh() takes at most {_MAX_THRESH} scripts, not {len(arguments) - 1}")
         if not 1 <= needed <= len(nodes):
             raise fault(arguments[0].at, f"thresh() needs {needed} of {len(nodes)} scripts: the number is out of range")
         for place, node in enumerate(nodes):

@@ -81,7 +81,7 @@ def parse_silent(text: str, network: Network) -> SilentDescriptor:
     if len(text) > _LONGEST:
         raise DescriptorError(f"an sp() descriptor must be at most {_LONGEST:,} characters long, not {len(text):,}")
     if found := re.search(r"\s", text):
-        raise fault(found.start(), "a space or line end within a descriptor: remove it")
+        raise fault(found.start(), "a descriptor must not contain a space or line break: remove it")
     if _SPEND_TEXT.search(text):
         raise DescriptorError(
             "spspend1… contains the private spend key, which was not kept: export the scan key, sp(spscan1…)"
@@ -100,7 +100,7 @@ def parse_silent(text: str, network: Network) -> SilentDescriptor:
         spend_pubkey, spend_origin = _spend_key(whole.arguments[1], network)
         spend = body[whole.arguments[1].at : -1]
     else:
-        raise DescriptorError(f"sp() has {len(whole.arguments)} keys, expected sp(spscan1…) or sp(SCAN,SPEND)")
+        raise DescriptorError(f"expected sp(spscan1…) or sp(SCAN,SPEND), found sp() with {len(whole.arguments)} keys")
     public = f"sp({_origin_text(scan_origin)}{curve.public_key(scan_key).hex()},{spend})"
     return SilentDescriptor(
         f"{body}#{stated}",
@@ -183,13 +183,13 @@ def _scan_key(expression: Expression, network: Network) -> tuple[bytes, Origin |
     if len(raw) == 33 or raw[33] != 1:
         raise fault(at, "the private key is uncompressed, but silent payments only use compressed keys (BIP-352)")
     if slash:
-        raise fault(at, "a path after a WIF, which has no child keys: remove the path")
+        raise fault(at, "a WIF has no child keys: remove the path after it")
     _check_network(is_main=_WIF_VERSIONS[raw[0]], network=network)
     return _checked_scan_key(raw[1:33], at), origin
 
 
 def _base58(text: str) -> bytes | None:
-    """Decode a base58 text, and return its bytes without the checksum, or None if the checksum is wrong."""
+    """Decode base58 text, and return its bytes without the checksum, or None if the checksum is wrong."""
     from bitcoin.base58 import InvalidBase58Error, decode
 
     try:
@@ -210,7 +210,7 @@ def _extended_scan_key(
     steps: list[int] = []
     for step in [] if path is None else path.split("/"):
         if step.startswith(("*", "<")):
-            raise fault(at, "a wildcard or multipath after the scan key, which is a single key: give its whole path")
+            raise fault(at, "the scan key is a single key: give its whole path, without a wildcard or multipath")
         steps.append(keyexpression.number_of_step(step, at))
     library = _wally()
     try:
@@ -244,7 +244,7 @@ def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin 
             raise fault(at, "spscan1… must be the only argument of sp(), because it contains the spend key")
         raw = _base58(text.partition("/")[0])
         if text[1:4] == "prv" or (raw is not None and len(raw) in (33, 34)):
-            raise fault(at, "a private spend key, which was not kept: give the public key instead")
+            raise fault(at, "this is a private spend key, which was not kept: give the public key instead")
     else:
         stated = None
 
@@ -254,7 +254,7 @@ def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin 
     reading = keyexpression.Reading(network, refuse)
     key = keyexpression.read_key(expression, keyexpression.KeyPlace.SILENT, reading)
     if key.is_ranged or key.paths > 1:
-        raise fault(key.at, "a wildcard or multipath after the spend key, which is a single key: give its whole path")
+        raise fault(key.at, "the spend key is a single key: give its whole path, without a wildcard or multipath")
     try:
         (public,) = key.bind(0)([0])
     except (ValueError, RuntimeError):

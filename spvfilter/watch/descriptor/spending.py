@@ -50,7 +50,7 @@ class Spending:
     redeem_script: bytes | None = None
     """Redeem script of a P2SH output."""
     witness_script: bytes | None = None
-    """Witness script of a P2WSH output, also within P2SH."""
+    """Witness script of a P2WSH output, even one nested in P2SH."""
     internal_key: bytes | None = None
     """Internal key of a taproot output, 32 bytes."""
     merkle_root: bytes | None = None

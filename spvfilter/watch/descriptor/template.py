@@ -35,7 +35,7 @@ class Key:
     """Steps from the master key to the key, without the wildcard."""
 
     def path(self, path: int, index: int) -> tuple[int, ...]:
-        """Return the numbers of all steps from the master key, for a path of the multipath and an index."""
+        """Return the derivation path from the master key. `path` is the number of the path in the multipath."""
         numbers = (step if isinstance(step, int) else step[path] for step in self.steps)
         return (*numbers, *([index] if self.is_ranged else []))
 

@@ -57,7 +57,7 @@ def add_wallet(watch: WalletSink, wallet: WalletFile, name: str, budget: Budget)
     for address in wallet.addresses:
         _tried(wrong, address.line, partial(_add_address, watch, address))
     if wallet.kind == LABELS and len(wrong) < len(wallet.addresses):  # a label may be of another wallet's address
-        wallet = wallet.with_warning(*(f"line {line} left out: {text}" for line, text in wrong[:_MOST_NAMED]))
+        wallet = wallet.with_warning(*(f"line {line} was left out: {text}" for line, text in wrong[:_MOST_NAMED]))
     else:
         problems += wrong
     if not problems:

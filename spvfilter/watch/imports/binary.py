@@ -40,17 +40,15 @@ def refusal_of(start: bytes) -> str | None:
     head = start[:4096]
     if start.startswith(b"SQLite format 3\0"):
         if start[68:72] in _CORE_APPLICATIONS:
-            return f"this is a wallet of Bitcoin Core (SQLite): {_CORE_EXPORT}"
+            return f"this is a Bitcoin Core wallet (SQLite): {_CORE_EXPORT}"
         return "this is an SQLite database, not a watch list: give a wallet's database with --db"
     if head[12:16] in _BDB_MAGIC:
-        return (
-            f"this is an old wallet of Bitcoin Core (Berkeley DB): migrate it with `migratewallet`, then {_CORE_EXPORT}"
-        )
+        return f"this is an old Bitcoin Core wallet (Berkeley DB): migrate it with `migratewallet`, then {_CORE_EXPORT}"
     for begin, what in _STARTS:
         if head.startswith(begin):
             return f"this is {what}"
     if b"org.bitcoin." in head[:32]:
-        return "this is a wallet of a bitcoinj program: give its extended public key or its addresses"
+        return "this is a bitcoinj wallet: give its extended public key or its addresses"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
         return "this file is UTF-16: save it as UTF-8"
     if len(head.translate(None, _TEXT)) > max(8, len(head) // 10):

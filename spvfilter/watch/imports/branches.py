@@ -50,7 +50,7 @@ def read_branch_lines(text: str) -> WalletFile | None:
 
 
 def read_branches(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if a descriptor contains a private key.
     """

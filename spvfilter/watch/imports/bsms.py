@@ -34,10 +34,11 @@ def read_bsms(text: str) -> WalletFile | None:
         return None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0] != _VERSION:
-        raise ParameterError(f"unsupported version of a BSMS file (BIP-129), expected {_VERSION}")
+        raise ParameterError(f"unsupported version of a BSMS file (BIP-129): only {_VERSION} is supported")
     if len(lines) > 2 and not is_descriptor(lines[1]):
         raise ParameterError(
-            "a BSMS key record (BIP-129), which contains only one signer's key: give the wallet's descriptor record"
+            "this is a BSMS key record (BIP-129), which contains only one signer's key: give the wallet's descriptor"
+            " record"
         )
     if len(lines) != 4:
         raise ParameterError(f"a BSMS descriptor record (BIP-129) must have 4 lines, not {len(lines)}: export it again")
@@ -60,8 +61,10 @@ def _descriptors(template: str, paths: str) -> list[str]:
         return [template]
     body = without_checksum(template)
     if paths.lower() == _NO_PATHS:
-        raise ParameterError("line 3 of a BSMS record: the descriptor uses /**, so expected paths such as /0/*,/1/*")
+        raise ParameterError(
+            "line 3 of a BSMS record must list paths such as /0/*,/1/*, because the descriptor uses /**"
+        )
     found = [each.strip() for each in paths.split(",")]
     if len(found) > _MOST_PATHS or not all(_PATH.fullmatch(each) for each in found):
-        raise ParameterError(f"line 3 of a BSMS record: expected 1 to {_MOST_PATHS} paths such as /0/*,/1/*")
+        raise ParameterError(f"line 3 of a BSMS record must list 1 to {_MOST_PATHS} paths such as /0/*,/1/*")
     return [body.replace("/**", path) for path in found]

@@ -26,7 +26,7 @@ _UNKNOWN = "unknown"
 
 
 def read_caravan(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if a field is missing or invalid, or if the number of keys does not match the quorum.
     """
@@ -47,7 +47,7 @@ def read_caravan(data: object) -> WalletFile | None:
     needed, total = count_of(quorum.get("requiredSigners")), count_of(quorum.get("totalSigners"))
     if needed is None or not 1 <= needed <= len(found) <= 20 or total not in (None, len(found)):
         raise ParameterError(
-            f"a Caravan wallet with {len(found)} keys, but its quorum is not M of {len(found)}: export it again"
+            f"this Caravan wallet has {len(found)} keys, but its quorum is not M of {len(found)}: export it again"
         )
     text, name = multisig_descriptor(wrapped, needed, found), name_in(data.get("name"))
     start = count_of(data.get("startingAddressIndex")) or 0

@@ -60,8 +60,8 @@ def read_coldcard(data: object) -> WalletFile | None:
         return None
     if "xfp" in data and any(name in data for name in _SIGNER):
         raise ParameterError(
-            "one signer's keys of a multisig wallet (Coldcard): export the wallet instead, Settings > Multisig"
-            " Wallets > the wallet > Coldcard Export"
+            "this file contains one signer's keys of a multisig wallet (Coldcard): export the wallet instead,"
+            " Settings > Multisig Wallets > the wallet > Coldcard Export"
         )
     if "xfp" not in data or not any(name in data for name in (*_SECTIONS, *_MULTISIG_SECTIONS)):
         return None
@@ -75,12 +75,12 @@ def read_coldcard(data: object) -> WalletFile | None:
             first = section.get("first")
             found.append(ImportedDescriptor(text, name_in(section.get("name")), 0, _text_or_none(first)))
     if not found:
-        raise ParameterError("a Coldcard file without a single-key account: export it again as generic JSON")
+        raise ParameterError("this Coldcard file contains no single-key account: export it again as generic JSON")
     networks = networks_of_text(found[0].text)
     if "chain" in data:
         chain = text_of(data, "chain", "the file")
         if chain not in _CHAINS:
-            raise ParameterError("a Coldcard file for an unknown chain: expected BTC, XTN or XRT")
+            raise ParameterError("this Coldcard file is for an unknown chain: expected BTC, XTN or XRT")
         networks = _CHAINS[chain]
     wallet = WalletFile("Coldcard", networks=networks, descriptors=tuple(found), warnings=tuple(origins.warnings))
     if any(name in data for name in _MULTISIG_SECTIONS):
@@ -128,14 +128,15 @@ def read_multisig_text(text: str) -> WalletFile | None:
 def _multisig(fields: dict[str, str], found: list[str]) -> WalletFile:
     policy = _POLICY.fullmatch(fields["policy"])
     if policy is None or not 1 <= int(policy[1]) <= int(policy[2]) <= 20:
-        raise ParameterError("the policy of a multisig wallet (Coldcard): expected Policy: M of N, such as 2 of 3")
+        raise ParameterError("the policy of a multisig wallet (Coldcard) must be Policy: M of N, such as 2 of 3")
     if len(found) != int(policy[2]):
         raise ParameterError(
-            f"a multisig wallet (Coldcard) of {policy[2]} keys, but the file contains {len(found)}: export it again"
+            f"this multisig wallet (Coldcard) needs {policy[2]} keys, but the file contains {len(found)}: export it"
+            " again"
         )
     wrapped = MULTISIG_FORMATS.get(fields.get("format", "P2SH").upper())
     if wrapped is None:
-        raise ParameterError(f"the format of a multisig wallet (Coldcard): expected {', '.join(MULTISIG_FORMATS)}")
+        raise ParameterError(f"the format of a multisig wallet (Coldcard) must be one of {', '.join(MULTISIG_FORMATS)}")
     name = name_in(fields.get("name"))
     text = multisig_descriptor(wrapped, int(policy[1]), found)
     return WalletFile("Coldcard", name, networks_of_text(text), descriptors=(ImportedDescriptor(text, name),))

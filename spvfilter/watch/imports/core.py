@@ -18,7 +18,7 @@ _GENESIS_TIMES = 2
 
 
 def read_core(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if a descriptor is missing or contains a private key.
     """

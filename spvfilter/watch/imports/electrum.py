@@ -39,7 +39,7 @@ _KIND = "Electrum"
 
 
 def read_electrum(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if the file lacks a key or the wallet's type is unknown.
     """
@@ -63,7 +63,7 @@ def read_electrum(data: object) -> WalletFile | None:
         )
     else:
         raise ParameterError(
-            "an Electrum wallet of an unsupported type: export its addresses, View > Show Addresses > Export"
+            "this Electrum wallet has an unsupported type: export its addresses, View > Show Addresses > Export"
         )
     return WalletFile(
         _KIND,
@@ -96,7 +96,7 @@ def with_changes(text: str) -> object:
 
 def _of_addresses(addresses: list[str], labels: tuple[ImportedAddress, ...]) -> WalletFile:
     if not addresses:
-        raise ParameterError("an Electrum wallet without addresses: open it in Electrum, and export it again")
+        raise ParameterError("this Electrum wallet contains no addresses: open it in Electrum, and export it again")
     named = {each.address: each.label for each in labels}
     return WalletFile(_KIND, addresses=tuple(ImportedAddress(each, named.get(each)) for each in addresses))
 
@@ -125,7 +125,7 @@ def _labels(value: object) -> tuple[ImportedAddress, ...]:
 def _keystore(data: JsonObject, name: str) -> JsonObject:
     found = data.get(name)
     if not isinstance(found, dict):
-        raise ParameterError(f"an Electrum wallet without the field {name}: export it again")
+        raise ParameterError(f"this Electrum wallet lacks the field {name}: export it again")
     return found
 
 
@@ -149,20 +149,20 @@ def _standard(data: JsonObject, origins: Origins) -> tuple[str, bool]:
     text, key = _key(data, "keystore", origins)
     wrapped = _SINGLE.get(text[0])
     if wrapped is None:
-        raise ParameterError(f"{text[:4]}… in an Electrum wallet with one key: expected xpub, ypub or zpub")
+        raise ParameterError(f"the key of this Electrum wallet starts with {text[:4]}: expected xpub, ypub or zpub")
     return single_descriptor(wrapped, key), PREFIXES[text[:4]].network == "main"
 
 
 def _multisig(data: JsonObject, needed: int, count: int, origins: Origins) -> tuple[str, bool]:
     """Return the descriptor of a multisig wallet, and whether it belongs to mainnet."""
     if not 1 <= needed <= count <= 20:
-        raise ParameterError(f"an Electrum wallet of {needed} of {count} keys: expected 1 to 20 keys")
+        raise ParameterError(f"this Electrum wallet needs {needed} of {count} keys: expected 1 to 20 keys")
     found = [_key(data, f"x{number}/", origins) for number in range(1, count + 1)]
     kinds = {text[:4] for text, _ in found}
     wrapped = _MULTI.get(found[0][0][0])
     if len(kinds) > 1 or wrapped is None:
         raise ParameterError(
-            f"an Electrum multisig wallet with keys {', '.join(f'{each}…' for each in sorted(kinds))}: expected all"
-            " xpub, all Ypub or all Zpub"
+            f"this Electrum multisig wallet contains keys {', '.join(f'{each}…' for each in sorted(kinds))}: expected"
+            " all xpub, all Ypub or all Zpub"
         )
     return multisig_descriptor(wrapped, needed, [key for _, key in found]), PREFIXES[kinds.pop()].network == "main"

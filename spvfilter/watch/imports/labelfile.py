@@ -48,14 +48,14 @@ def read_labels(text: str) -> WalletFile | None:
             others += 1
     if not found:
         raise ParameterError(
-            "a label file (BIP-329) without addresses: watch the wallet's descriptor, and import the labels"
+            "this label file (BIP-329) contains no addresses: watch the wallet's descriptor, and import the labels"
         )
     wallet = WalletFile(LABELS, addresses=tuple(found))
     if wrong:
         named = ", ".join(map(str, wrong[:_MOST_NAMED])) + (", …" if len(wrong) > _MOST_NAMED else "")
+        lines, were = ("lines", "were") if len(wrong) > 1 else ("line", "was")
         wallet = wallet.with_warning(
-            f"line{'s' if len(wrong) > 1 else ''} {named} of the labels (BIP-329) left out: expected an object with "
-            "type and ref"
+            f"{lines} {named} of the labels (BIP-329) {were} left out: expected an object with type and ref"
         )
     if has_private:
         wallet = wallet.with_warning(warning_of(["label"]))
@@ -67,7 +67,7 @@ def read_labels(text: str) -> WalletFile | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, with their numbers. A label may contain line ends other than LF."""
+    """Yield the lines that are not blank, with their numbers. A label may contain line breaks other than LF."""
     number, at = 1, 0
     for found in _LINE.finditer(text):
         number += text.count("\n", at, found.start())

@@ -26,7 +26,7 @@ _KIND = "Liana"
 
 
 def read_liana(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if a descriptor is missing or contains a private key, or the network is unknown.
     """

@@ -31,7 +31,7 @@ _LONGEST = 150_000
 
 
 def read_policy(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if the policy refers to a missing key or does not use all of its keys.
     """
@@ -42,7 +42,7 @@ def read_policy(data: object) -> WalletFile | None:
         return None
     keys = [each for each in found if isinstance(each, str)]
     if len(keys) < len(found):
-        raise ParameterError("a wallet policy (BIP-388) with a key that is not text: expected [ORIGIN]xpub…")
+        raise ParameterError("the wallet policy (BIP-388) contains a key that is not text: expected [ORIGIN]xpub…")
     name = name_in(field_of(data, "name", "wallet_name"))
     text = _filled(template, keys)
     return WalletFile(
@@ -63,11 +63,11 @@ def _filled(template: str, keys: list[str]) -> str:
     numbers = [int(each) for each in _PLACEHOLDER.findall(template)]
     if max(numbers, default=0) >= len(keys):
         raise ParameterError(
-            f"a wallet policy (BIP-388) refers to key @{max(numbers)}, but lists only {counted(len(keys), 'key')}:"
+            f"the wallet policy (BIP-388) refers to key @{max(numbers)}, but lists only {counted(len(keys), 'key')}:"
             " export it again"
         )
     if len(set(numbers)) < len(keys):
-        raise ParameterError("a wallet policy (BIP-388) does not use one of its keys: export it again")
+        raise ParameterError("the wallet policy (BIP-388) does not use one of its keys: export it again")
     for key in keys:
         if (what := private_key_in(key)) is not None:
             raise ParameterError(f"a key of a wallet policy is {what}, which was not kept: use public keys only")
@@ -76,5 +76,5 @@ def _filled(template: str, keys: list[str]) -> str:
                 "a key of a wallet policy (BIP-388) contains a bracket or a path: expected [ORIGIN]xpub…"
             )
     if len(template) + sum(len(keys[number]) for number in numbers) > _LONGEST:
-        raise ParameterError(f"a wallet policy (BIP-388) longer than {_LONGEST:,} characters")
+        raise ParameterError(f"a wallet policy (BIP-388) must be at most {_LONGEST:,} characters long")
     return _PLACEHOLDER.sub(lambda found: keys[int(found[1])], template)

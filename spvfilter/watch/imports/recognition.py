@@ -110,13 +110,15 @@ def parse_wallet(data: bytes) -> WalletFile | None:
     Raises ParameterError if the file is damaged, too large, or an unknown kind of JSON.
     """
     if len(data) > MAX_FILE:
-        raise ParameterError(f"a wallet file of more than {MAX_FILE:,} bytes: export only the wallet's descriptors")
+        raise ParameterError(
+            f"a wallet file must be at most {MAX_FILE:,} bytes long: export only the wallet's descriptors"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ParameterError(f"not UTF-8: {error.reason} at byte {error.start}: save the file as UTF-8") from None
     if "\n" not in text:
-        text = text.replace("\r", "\n")  # the line ends of old Macs
+        text = text.replace("\r", "\n")  # the line endings of old Macs
     for read in _TEXT_READERS:
         if (wallet := read(text)) is not None:
             return wallet
@@ -137,4 +139,4 @@ def _of_json(text: str) -> WalletFile:
             return wallet.with_warning(warning_of(private)) if private else wallet
     if private:
         raise ParameterError(warning_of(private))
-    raise ParameterError(f"an unknown kind of JSON: expected a file of {KINDS}")
+    raise ParameterError(f"unknown kind of JSON: expected a file of {KINDS}")

@@ -27,7 +27,7 @@ def read_sparrow(text: str) -> WalletFile | None:
         return None
     found = next((line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")), None)
     if found is None:
-        raise ParameterError("a Sparrow file without a descriptor after its first line: export it again")
+        raise ParameterError("this Sparrow file has no descriptor after its first line: export it again")
     if (what := private_key_in(found)) is not None:
         raise ParameterError(f"the descriptor contains {what}, which was not kept: export a watch-only wallet")
     return WalletFile("Sparrow", networks=networks_of_text(found), descriptors=(ImportedDescriptor(found),))

@@ -24,7 +24,7 @@ from spvfilter.watch.imports.walletfile import (
 
 
 def read_specter(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if a descriptor is not text, contains a private key, or has the wrong checksum.
     """

@@ -19,7 +19,7 @@ _DELIMITERS = ",;\t|"
 _ADDRESS = re.compile(r"(?:[^,;|\t]*\b)?(?:address(?:es)?|addr)(?:\b[^,;|\t]*)?", re.IGNORECASE)
 """Title of a column of addresses."""
 _LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "message")
-"""Titles of a column of labels, the likeliest first."""
+"""Titles of a column of labels, the most likely first."""
 SAVED_LIST = "# spvfilter watch list"
 """Start of a file that `WatchList.save` wrote."""
 _ONLY_TITLES = ("address", "addresses", "addr")
@@ -27,7 +27,7 @@ _ONLY_TITLES = ("address", "addresses", "addr")
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
 _MOST_COLUMNS = 1_000
 _MOST_LINES = 1_000
-"""Largest number of lines in one row, because quoted cells may contain line ends (our choice)."""
+"""Largest number of lines in one row, because quoted cells may contain line breaks (our choice)."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANK = re.compile(r"[ \t\r\n]*[\r\n]")
 _LONGEST_ADDRESS = 90
@@ -49,7 +49,7 @@ def read_table(text: str) -> WalletFile | None:
     titles = [cell.strip().lower() for cell in first[1]] if has_header else []
     start = next(rows, None) if has_header else first
     if start is None:
-        raise ParameterError("a table with a header but no rows: export it again")
+        raise ParameterError("the table has a header but no rows: export it again")
     column = _address_column(titles, start[1])
     label = _label_column(titles, start[1], column)
     found: list[ImportedAddress] = []
@@ -82,7 +82,7 @@ def _first_line(text: str) -> str:
 
 
 def _is_watch_list(text: str, head: str) -> bool:
-    """Return True if a text is a watch list. `head` is its first line that is not a comment.
+    """Return True if text is a watch list. `head` is its first line that is not a comment.
 
     In a watch list the label is the rest of the line. If the first label begins with a quote, the text may be a table,
     unless other lines contain entries that a table cannot contain.

@@ -27,7 +27,7 @@ _NAMED_NETWORKS: dict[str, tuple[Network, ...]] = {
 }
 _MAX_CHECKED = 10_000
 MAX_NAME = 1_000
-"""Largest length of a name or label in characters (our choice). A longer name is cut."""
+"""Largest length of a name or label in characters (our choice). A longer name is shortened."""
 
 
 @public
@@ -104,7 +104,7 @@ def name_in(value: object) -> str | None:
 
 
 def label_in(value: object) -> str | None:
-    """Return a JSON value as a label, perhaps with line ends (BIP-329), or None if it isn't text or may be a secret."""
+    """Return a JSON value as a label, even with line breaks (BIP-329), or None if it isn't text or may be a secret."""
     if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
         return None
     text = value[:_MAX_CHECKED].encode("utf-8", "replace").decode()  # replaces surrogates
@@ -121,7 +121,7 @@ def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tup
     found = _NAMED_NETWORKS.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         raise ParameterError(
-            f"a {kind} wallet for an unknown network: expected mainnet, testnet, signet or regtest in the file"
+            f"this {kind} wallet is for an unknown network: expected mainnet, testnet, signet or regtest in the file"
         )
     return found
 
@@ -138,5 +138,5 @@ def check_network(wallet: WalletFile, network: Network) -> None:
     if not any((each.p2pkh_version, each.hrp) == (network.p2pkh_version, network.hrp) for each in wallet.networks):
         owners = tuple(each.name for each in wallet.networks)
         raise WrongNetworkError(
-            f"a wallet for {' or '.join(owners)} ({wallet.kind}), not for {network}: choose its network", owners
+            f"this wallet ({wallet.kind}) is for {' or '.join(owners)}, not for {network}: choose its network", owners
         )

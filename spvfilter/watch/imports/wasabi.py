@@ -30,7 +30,7 @@ _PATH = re.compile(r"(?:m/)?(\d+)['hH]/.*/(\d{1,9})")
 
 
 def read_wasabi(data: object) -> WalletFile | None:
-    """Return the wallet in a JSON value, or None if the value has a different format.
+    """Return the wallet that a JSON value describes, or None if the value has a different format.
 
     Raises ParameterError if a key is invalid or the network is unknown.
     """
@@ -76,7 +76,7 @@ def _keys(data: JsonObject) -> Iterator[tuple[JsonObject, str, int]]:
 
 
 def _used(data: JsonObject) -> dict[str, int]:
-    """Return the first index that has not been derived, by the purpose in the path."""
+    """Return the first index that has not been derived, keyed by the purpose in the path."""
     ends: dict[str, int] = {}
     for _, purpose, index in _keys(data):
         ends[purpose] = max(ends.get(purpose, 0), index + 1)

@@ -188,8 +188,8 @@ def test_one_bad_line_never_refuses_a_file_of_labels(tmp_path: Path) -> None:
         watch = WatchList.load(write(tmp_path, f"no label\n{labels()}{{}}\n{other}\n{last}\n"))
     assert [label for _, _, label in watch.entries()] == ["rent", None, "a\tb\nc\u2028d"]
     told = " ".join(str(each.message) for each in caught)
-    assert "lines 1, 5 of the labels (BIP-329) left out" in told
-    assert "line 6 left out: " in told
+    assert "lines 1, 5 of the labels (BIP-329) were left out" in told
+    assert "line 6 was left out: " in told
 
 
 def test_a_file_of_labels_names_what_it_does_not_keep(tmp_path: Path) -> None:
@@ -344,8 +344,8 @@ def test_networks_are_those_of_the_keys_or_named(tmp_path: Path) -> None:
     assert read(tmp_path, file).networks == PUBLIC_TEST_NETWORKS
     assert len(load(tmp_path, file, SIGNET)) == 2_000
     message = refused(tmp_path, file, REGTEST)
-    assert message == "a wallet for testnet3 or testnet4 or signet (Wasabi), not for regtest: choose its network"
-    assert "a wallet for mainnet (Coldcard), not for regtest" in refused(tmp_path, coldcard(), REGTEST)
+    assert message == "this wallet (Wasabi) is for testnet3 or testnet4 or signet, not for regtest: choose its network"
+    assert "this wallet (Coldcard) is for mainnet, not for regtest" in refused(tmp_path, coldcard(), REGTEST)
     assert "an address of mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
 
 
@@ -392,7 +392,7 @@ PRIVATE: dict[str, tuple[object, str]] = {
     "Coldcard": ({**coldcard(), "bip84": {"xpub": XPRV}}, "which was not kept"),
     "Electrum": ({**electrum(), "keystore": {"xpub": XPRV}}, "which was not kept"),
     "unknown JSON": ({"backup": PHRASE}, "private keys, in the field backup"),
-    "list of words": (PHRASE.split(), "private keys|an unknown kind"),
+    "list of words": (PHRASE.split(), "private keys|unknown kind"),
 }
 
 
@@ -412,8 +412,8 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 
 FAULTS: dict[str, tuple[object, str]] = {
     "not JSON": ('{"descriptors": [', "damaged at line 1, character 18"),
-    "unknown JSON": ({"a": 1}, "an unknown kind of JSON: expected a file of Bitcoin Core"),
-    "empty list": ([], "an unknown kind of JSON"),
+    "unknown JSON": ({"a": 1}, "unknown kind of JSON: expected a file of Bitcoin Core"),
+    "empty list": ([], "unknown kind of JSON"),
     "too deep": ("[" * 100_000, "nested too deeply"),
     "no number": ('{"a": NaN}', "an invalid number"),
     "huge number": ('{"a": 1' + "0" * 5_000 + "}", "an invalid number"),
@@ -432,7 +432,7 @@ FAULTS: dict[str, tuple[object, str]] = {
         {**caravan(), "extendedPublicKeys": [5]},
         "key 1 of a Caravan wallet is not an object",
     ),
-    "Caravan of another network": ({**caravan(), "network": "moon"}, "a Caravan wallet for an unknown network"),
+    "Caravan of another network": ({**caravan(), "network": "moon"}, "this Caravan wallet is for an unknown network"),
     "Liana without descriptor": ({"accounts": [{"descriptor": 5}]}, "the field descriptor of account 1 of a Liana"),
     "Liana with another value": ({"accounts": [{"descriptor": "raw(51)"}, 5]}, "account 2 of a Liana backup is not"),
     "Liana with a private key": (
@@ -444,34 +444,40 @@ FAULTS: dict[str, tuple[object, str]] = {
         "expected only the lines External: DESCRIPTOR and",
     ),
     "Bitkey with a private key": (f"External: wpkh({XPRV}/0/*)\n", "export a watch-only wallet"),
-    "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "without a descriptor after"),
+    "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "has no descriptor after"),
     "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not text"),
     "Specter with a bad checksum": ({"descriptor": f"{SINGLE}/0/*)#qqqqqqqq"}, "checksum"),
     "Electrum of unknown type": ({**electrum(), "wallet_type": "new", "addresses": {}}, "an unsupported type"),
-    "Electrum without keystore": (without(electrum(), "keystore"), "without the field keystore"),
+    "Electrum without keystore": (without(electrum(), "keystore"), "lacks the field keystore"),
     "Electrum without key": ({**electrum(), "keystore": {"type": "bip32"}}, "lacks an extended public key"),
     "Electrum with a wrong key": ({**electrum(), "keystore": {"xpub": "abc"}}, "is not an extended public key"),
     "Electrum with a damaged key": ({**electrum(), "keystore": {"xpub": ZPUB[:-1]}}, "the checksum of the extended"),
     "Electrum with a multisig key": ({**electrum(), "keystore": electrum_multisig()["x1/"]}, "expected xpub, ypub"),
-    "Electrum with one key of two": (without(electrum_multisig(), "x2/"), "without the field x2/"),
-    "Electrum with mixed keys": ({**electrum_multisig(), "x2/": {"xpub": KEY}}, "with keys Zpub…, xpub…: expected all"),
+    "Electrum with one key of two": (without(electrum_multisig(), "x2/"), "lacks the field x2/"),
+    "Electrum with mixed keys": (
+        {**electrum_multisig(), "x2/": {"xpub": KEY}},
+        "contains keys Zpub…, xpub…: expected all",
+    ),
     "Electrum with a single key twice": (
         {**electrum_multisig(), "x1/": {"xpub": ZPUB}, "x2/": {"xpub": ZPUB}},
-        "with keys zpub…: expected all",
+        "contains keys zpub…: expected all",
     ),
-    "Electrum of 3 of 2": ({**electrum_multisig(), "wallet_type": "3of2"}, "of 3 of 2 keys"),
-    "Electrum without addresses": ({**electrum_imported(), "addresses": {}}, "without addresses"),
+    "Electrum of 3 of 2": ({**electrum_multisig(), "wallet_type": "3of2"}, "needs 3 of 2 keys"),
+    "Electrum without addresses": (
+        {**electrum_imported(), "addresses": {}},
+        "this Electrum wallet contains no addresses",
+    ),
     "Electrum with other addresses": (
         {**electrum(), "addresses": {"receiving": [ADDRESS]}},
         "the file is damaged, was changed, or is not for mainnet; export it again",
     ),
     "Coldcard of another chain": ({**coldcard(), "chain": "LTC"}, "unknown chain: expected BTC, XTN or XRT"),
-    "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "without a single-key account"),
+    "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "contains no single-key account"),
     "Coldcard without key": ({**coldcard(), "bip84": {}}, "the field xpub of bip84 is missing"),
     "Coldcard with another address": ({**coldcard(), "bip84": {"xpub": KEY, "first": ADDRESS}}, "the first address in"),
     "Coldcard's signer": ({"xfp": "D34DB33F", "p2wsh_deriv": "m/48'", "p2wsh": ZPUB}, "one signer's keys"),
     "Coldcard text with a wrong line": (coldcard_multisig() + "nonsense\n", "line 10 of a multisig wallet"),
-    "Coldcard text with a wrong policy": (coldcard_multisig().replace("2 of 2", "3 of 2"), "expected Policy: M of N"),
+    "Coldcard text with a wrong policy": (coldcard_multisig().replace("2 of 2", "3 of 2"), "must be Policy: M of N"),
     "Coldcard text with a key too few": (coldcard_multisig().replace("2 of 2", "2 of 3"), "but the file contains 2"),
     "Coldcard text with a wrong format": (coldcard_multisig().replace("P2WSH", "P2TR"), "the format of a multisig"),
     "Coldcard text with a wrong key": (coldcard_multisig().replace(KEY, "abc"), "line 8: the key is not an extended"),
@@ -479,24 +485,24 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Wasabi of another network": ({"ExtPubKey": KEY, "BlockchainState": {"Network": "X"}}, "for an unknown network"),
     "BSMS of another version": (
         bsms().replace("1.0", "2.0"),
-        "unsupported version of a BSMS file (BIP-129), expected BSMS 1.0",
+        "unsupported version of a BSMS file (BIP-129): only BSMS 1.0 is supported",
     ),
     "BSMS key record": ("BSMS 1.0\n00\n[d34db33f/48h]xpub…\nkey\nsignature\n", "which contains only one signer's key"),
     "BSMS with a line too few": ("\n".join(bsms().split("\n")[:3]), "must have 4 lines, not 3"),
-    "BSMS without paths": (bsms().replace("/0/*,/1/*", "No path restrictions"), "so expected paths such as"),
-    "BSMS with wrong paths": (bsms().replace("/0/*,/1/*", "/0h/*"), "expected 1 to 16 paths"),
+    "BSMS without paths": (bsms().replace("/0/*,/1/*", "No path restrictions"), "must list paths such as"),
+    "BSMS with wrong paths": (bsms().replace("/0/*,/1/*", "/0h/*"), "must list 1 to 16 paths"),
     "BSMS with another address": (bsms().replace(bsms().split()[-1], ADDRESS), "the first address in the file"),
     "policy with a key too few": ({**policy(), "keys_info": [KEY]}, "refers to key @1, but lists only 1 key:"),
     "policy with a key too many": ({**policy(), "keys_info": [KEY, OTHER, KEY]}, "does not use one of its keys"),
-    "policy with a number": ({**policy(), "keys_info": [KEY, 5]}, "with a key that is not text"),
+    "policy with a number": ({**policy(), "keys_info": [KEY, 5]}, "contains a key that is not text"),
     "policy with a path": ({**policy(), "keys_info": [KEY, f"{OTHER}/0/*"]}, "contains a bracket or a path"),
     "policy that is too long": (
         {"template": f"wsh(multi(1,{'@0/**,' * 2_000}@0/**))", "keys": [KEY]},
-        "longer than 150,000 characters",
+        "must be at most 150,000 characters long",
     ),
-    "labels without addresses": ('{"type":"tx","ref":"ab"}\n', "without addresses"),
+    "labels without addresses": ('{"type":"tx","ref":"ab"}\n', "this label file (BIP-329) contains no addresses"),
     "labels with a wrong address": (labels().splitlines()[0].replace(ADDRESS, ADDRESS[:-1]), "checksum"),
-    "table with a header only": ("address,label\n", "with a header but no rows"),
+    "table with a header only": ("address,label\n", "has a header but no rows"),
     "table with a row without address": (table() + "2,,m/0/2,x\n", "line 4 of the table has no address in column 2"),
     "table with two addresses": (f"from,to,address of\n{ADDRESS},{SECOND},x\n", "columns 1 and 2 of the table"),
     "table without addresses": ("a,b,address\n1,2\n", "line 2 of the table has no address in column 3"),
@@ -517,13 +523,13 @@ def test_malformed_file_has_its_own_message(kind: str, tmp_path: Path) -> None:
     [
         (
             b"SQLite format 3\0" + bytes(52) + bytes.fromhex("f9beb4d9") + bytes(100),
-            "a wallet of Bitcoin Core (SQLite)",
+            "a Bitcoin Core wallet (SQLite)",
         ),
-        (bytes(12) + b"\x62\x31\x05\x00" + bytes(500), "an old wallet of Bitcoin Core (Berkeley DB)"),
+        (bytes(12) + b"\x62\x31\x05\x00" + bytes(500), "an old Bitcoin Core wallet (Berkeley DB)"),
         (b"H:2,block:3,blockSize:1000\n" + bytes(4_000), "a wallet database of Sparrow (.mv.db)"),
         (b"SPRW1\n" + bytes(range(256)), "an encrypted wallet database of Sparrow"),
         (b"QklFMQNzb21ldGhpbmc=", "an encrypted wallet file of Electrum"),
-        (b"\n\x16org.bitcoin.production\x12", "a wallet of a bitcoinj program"),
+        (b"\n\x16org.bitcoin.production\x12", "a bitcoinj wallet"),
         (b"7z\xbc\xaf'\x1c" + bytes(range(100)), "a 7z archive, such as a backup of Coldcard"),
         (b"psbt\xff" + bytes(range(100)), "a PSBT"),
         (b"cHNidP8BAHEC", "a PSBT"),
