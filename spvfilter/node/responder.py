@@ -143,7 +143,9 @@ class Responder:
         Messages with too many items and filters with too many hash functions end the connection. The node ignores
         other malformed messages, and an inv with too many items.
         """
-        is_too_large = isinstance(error, MessageError) and (error.field == "hash_funcs" or ", at most " in str(error))
+        is_too_large = isinstance(error, MessageError) and (
+            error.field == "hash_funcs" or "must be at most " in str(error)
+        )
         is_too_large = is_too_large and not (isinstance(error, MessageError) and error.command == "inv")
         if is_too_large and "truncated" not in str(error):
             self.end(str(error))

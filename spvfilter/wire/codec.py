@@ -213,7 +213,7 @@ class Decoder:
         command = _command(name)
         limit = MAX_PAYLOAD_SIZE if isinstance(command, EnvelopeError) else self._limits.get(command, MAX_PAYLOAD_SIZE)
         if size > limit:
-            self._break(f"{ascii(name.rstrip(bytes(1)))[1:]} of {size} bytes, at most {limit}", "length")
+            self._break(f"{ascii(name.rstrip(bytes(1)))[1:]} must be at most {limit} bytes long, not {size}", "length")
         del buffer[:ENVELOPE_SIZE]
         return command, size, checksum
 

@@ -15,7 +15,9 @@ from spvfilter.wire.messages.fields import check_int, check_most, check_uint
 from spvfilter.wire.messages.table import Message
 
 PROTOCOL_VERSION = 70016  # the version that a session announces; Core node/protocol_version.h
-NEGOTIATION_VERSION = 70016  # the first version with wtxidrelay (BIP-339); from it on, Core also sends sendaddrv2
+NEGOTIATION_VERSION = (
+    70016  # the first version with wtxidrelay (BIP-339); since that version, Core also sends sendaddrv2
+)
 
 
 @public
@@ -73,7 +75,7 @@ class Cause(StrEnum):
     PING_TIMEOUT = "ping timed out"
     """The peer did not answer a ping within `Settings.ping_timeout_s`."""
     LOST = "connection lost"
-    """The peer closed the connection, or the connection broke."""
+    """The peer closed the connection, or the connection was lost."""
     LOST_AFTER_VERSION = "connection lost after version"
     """The peer closed the connection after its version message and before the end of the handshake.
 

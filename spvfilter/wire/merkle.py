@@ -48,7 +48,7 @@ def branch_root(leaf: bytes, position: int, branch: bytes) -> bytes:
 
 
 def partial_branches(total: int, hashes: Sequence[bytes], flags: bytes) -> dict[int, bytes]:
-    """Return the branch of each matched transaction of a merkleblock, by its position in the block.
+    """Return the branch of each matched transaction of a merkleblock, keyed by its position in the block.
 
     The caller has verified the partial merkle tree; see `MerkleBlock.verify`.
 

@@ -29,10 +29,10 @@ from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_mes
 from spvfilter.wire.streams import MessageStream, UndecidedStream, V1Stream
 from spvfilter.wire.transport import Transport
 
-# Bytes that wait to be taken as events. From here on, reading pauses. Source: Core net.h DEFAULT_MAXRECEIVEBUFFER.
+# Reading pauses once this many bytes wait to be taken as events. Source: Core net.h DEFAULT_MAXRECEIVEBUFFER.
 RECEIVE_BUFFER = 5_000_000
 
-# Bytes that wait to be sent. From here on, received messages wait. Source: Core net.h DEFAULT_MAXSENDBUFFER.
+# Received messages wait once this many bytes wait to be sent. Source: Core net.h DEFAULT_MAXSENDBUFFER.
 SEND_BUFFER = 1_000_000
 
 # Bytes that may wait to be sent (our choice): a block in its envelope fits in addition to a full SEND_BUFFER.
@@ -46,7 +46,7 @@ _OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2
 # Commands that `more_events` leaves for the next call of `events`. None: the next message is not known to be valid.
 _ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"})
 
-MAX_EVENTS = 50  # events that `more_events` returns at most (our choice)
+MAX_EVENTS = 50  # most events that `more_events` returns (our choice)
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -111,7 +111,9 @@ class Session:
         self._closed = self._eof = False
         self._wtxid_relay = False  # True once the peer has sent wtxidrelay
         self._addrv2 = False  # True once the peer has sent sendaddrv2
-        self._pings: dict[int, tuple[float, bool]] = {}  # open pings by nonce, oldest first: (time sent, is a fence)
+        self._pings: dict[
+            int, tuple[float, bool]
+        ] = {}  # unanswered pings by nonce, oldest first: (time sent, is a fence)
         self._started = now
         self._last_ping = now - settings.ping_interval_s if settings.pings_first else now
         if role is Role.OUTBOUND:
@@ -149,7 +151,7 @@ class Session:
             self._stream = self._stream.decided() or self._stream
 
     def receive_eof(self) -> None:
-        """Report that the peer closed its side, or that the connection broke.
+        """Report that the peer closed its side, or that the connection was lost.
 
         The caller can still take the events of earlier bytes. The SessionEnded event follows them.
         """

@@ -47,7 +47,7 @@ class MessageStream(Protocol):
 
     @property
     def other_protocol(self) -> str | None:
-        """Text that names another protocol that the peer seems to speak, or None if there is no sign of one."""
+        """Description of the other protocol that the peer seems to speak, or None if there is no sign of one."""
 
     @property
     def next_command(self) -> str | None:

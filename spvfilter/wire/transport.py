@@ -26,7 +26,7 @@ class V2Policy(StrEnum):
     PREFER = "prefer"
     """Try encryption with peers that offer it and with peers that the user named.
 
-    If such a peer closes the connection before sending a byte, the client connects again without encryption.
+    If such a peer closes the connection before sending a byte, the client reconnects without encryption.
     """
     REQUIRE = "require"
     """Encrypt every connection. Peers that do not support encryption are not used."""
@@ -39,7 +39,7 @@ def is_installed() -> bool:
     try:
         import_module("btclib_secp256k1.ellswift")
         import_module("cryptography.hazmat.primitives.ciphers.aead")
-    except ImportError:  # missing, damaged, or of another version
+    except ImportError:  # missing, damaged, or of a different version
         return False
     return True
 

@@ -52,7 +52,7 @@ else:
     algorithms = deferred("cryptography.hazmat.primitives.ciphers.algorithms")
 
 KEY_SIZE = 64  # Bytes of a public key in the ElligatorSwift encoding.
-MAX_GARBAGE = 4_095  # Bytes of garbage of one side.
+MAX_GARBAGE = 4_095  # Most bytes of garbage that one side sends.
 TERMINATOR_SIZE = 16  # Bytes of a garbage terminator.
 REKEY_INTERVAL = 224  # Packets after which a cipher changes its key.
 LENGTH_SIZE = 3  # Bytes of a packet's encrypted length.
@@ -223,7 +223,7 @@ class V2Stream:
 
     @property
     def other_protocol(self) -> str | None:
-        """Text that names the protocol of the peer's first bytes, or None once the peer has proved to have the keys."""
+        """Description of the protocol of the peer's first bytes, or None once the peer has proved to have the keys."""
         return known_protocol(self._first[:4], self._magic)
 
     # Sending
@@ -373,7 +373,7 @@ class V2Stream:
             try:
                 plain = cipher.decrypt(nonce, packets[at : at + size], self._authenticated)
             except exceptions.InvalidTag:
-                self._break("packet with a wrong tag: a byte of the stream was changed or is missing", "tag")
+                self._break("a packet has a wrong tag: a byte of the stream was changed or is missing", "tag")
                 break
             at += size
             size = self._authenticated = None
@@ -389,11 +389,13 @@ class V2Stream:
     def _accepts(self, length: int) -> bool:
         """Return True if the next packet may have contents of this length; otherwise end the stream."""
         if length > MAX_CONTENTS:
-            self._break(f"packet with {length} bytes of contents, at most {MAX_CONTENTS}", "length")
+            self._break(f"the contents of a packet must be at most {MAX_CONTENTS} bytes long, not {length}", "length")
         elif not self.is_established:  # else a peer could send decoys without end
             self._early += length + OVERHEAD
             if self._early > MAX_EARLY_PACKETS:
-                most = f"more than {MAX_EARLY_PACKETS} bytes of packets before the end of the version packet"
+                most = (
+                    f"the peer sent more than {MAX_EARLY_PACKETS} bytes of packets before the end of the version packet"
+                )
                 self._break(most, "length")
         return self.broken is None
 
@@ -413,10 +415,10 @@ class V2Stream:
             at = 2 + COMMAND_SIZE
             command = command_text(plain[2:at]) if len(plain) >= at else None
         if command is None:
-            fault = f"packet with {len(plain) - 1} bytes of contents, which begin with no known command"
+            fault = f"the {len(plain) - 1} bytes of contents of a packet do not begin with a known command"
             self._items.append(EnvelopeError(fault, field="command"))
         elif len(plain) - at > (limit := self._limits.get(command, MAX_PAYLOAD_SIZE)):
-            self._break(f"{command} of {len(plain) - at} bytes, at most {limit}", "length")
+            self._break(f"{command} must be at most {limit} bytes long, not {len(plain) - at}", "length")
         else:
             self._items.append(Frame(command, plain[at:]))
 

@@ -17,8 +17,8 @@ _SERVERS = (  # the first bytes that a server of another protocol sends, and its
     ((b'{"', b"{\n", b"{ "), "a JSON server (Electrum, perhaps), not as a Bitcoin node"),
 )
 
-# First four bytes that are certainly no key of an encrypted connection: a random key begins with one of them in one of
-# 200 million connections.
+# First four bytes that are certainly not those of a key of an encrypted connection: a random key begins with one of
+# them in one of 200 million connections.
 _SIGNATURES = frozenset(
     [start for starts, _ in _SERVERS for start in starts if len(start) == 4] + [known.magic for known in NETWORKS]
 )
@@ -35,7 +35,7 @@ def wrong_protocol(first: bytes, magic: bytes) -> str:
 
 
 def known_protocol(first: bytes, magic: bytes) -> str | None:
-    """Return a text that names the protocol of a stream's first four bytes, or None if the protocol is unknown.
+    """Return a description of the protocol of a stream's first four bytes, or None if the protocol is unknown.
 
     The stream was expected to be a connection to the network with this `magic`, encrypted or not.
     """

@@ -199,9 +199,11 @@ def test_a_command_may_fill_its_field_and_contain_spaces() -> None:
 
 @pytest.mark.parametrize("size", [MAX_PAYLOAD_SIZE + 1, 1 << 25, 1 << 31, (1 << 32) - 1])
 def test_the_header_alone_decides_about_the_length(size: int) -> None:
-    assert decoded(envelope(b"block", size, bytes(4)), []) == [("length", f"'block' of {size} bytes, at most 4000000")]
+    assert decoded(envelope(b"block", size, bytes(4)), []) == [
+        ("length", f"'block' must be at most 4000000 bytes long, not {size}")
+    ]
     assert decoded(envelope(b"\x1b[2J", size, bytes(4)), []) == [
-        ("length", rf"'\x1b[2J' of {size} bytes, at most 4000000")
+        ("length", rf"'\x1b[2J' must be at most 4000000 bytes long, not {size}")
     ]
 
 
@@ -213,7 +215,7 @@ def test_the_longest_message_is_accepted() -> None:
 def test_a_command_has_its_own_limit() -> None:
     limits = {"ping": 8}
     assert decoded(encode_message(MAGIC, "ping", bytes(8)), [], limits) == [Frame("ping", bytes(8))]
-    refused = ("length", "'ping' of 9 bytes, at most 8")
+    refused = ("length", "'ping' must be at most 8 bytes long, not 9")
     assert decoded(envelope(b"ping", 9, bytes(4)), [], limits) == [refused]
     whole = GOOD + encode_message(MAGIC, "ping", bytes(9))  # it is sound but for its length
     assert decoded(whole, [], limits) == [Frame("inv", b"\x00"), refused]

@@ -297,7 +297,10 @@ def test_an_overlong_message_ends_the_session_by_its_header(command: str, size: 
     (event,) = peer.events()
     assert isinstance(event, SessionEnded)
     assert isinstance(event.error, EnvelopeError)
-    assert (event.error.field, str(event.error)) == ("length", f"'{command}' of {size} bytes, at most {size - 1}")
+    assert (event.error.field, str(event.error)) == (
+        "length",
+        f"'{command}' must be at most {size - 1} bytes long, not {size}",
+    )
 
 
 def test_a_bad_message_costs_no_other_message() -> None:

@@ -240,11 +240,11 @@ def test_no_message_is_sent_before_the_handshake_ends() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"services": 1 << 64}, "services is not a u64"),
-        ({"required_services": -1}, "required services is not a u64"),
-        ({"user_agent": b"x" * 257}, "user agent: at most 256"),
-        ({"start_height": 1 << 31}, "start height is not an i32"),
-        ({"version": 1 << 31}, "version is not an i32"),
+        ({"services": 1 << 64}, r"services must be from 0 to 2\^64 - 1"),
+        ({"required_services": -1}, r"required services must be from 0 to 2\^64 - 1"),
+        ({"user_agent": b"x" * 257}, "user agent: the length must be at most 256"),
+        ({"start_height": 1 << 31}, r"start height must be from -2\^31 to 2\^31 - 1"),
+        ({"version": 1 << 31}, r"version must be from -2\^31 to 2\^31 - 1"),
         ({"handshake_s": 0}, "handshake_s must be positive, not 0"),
         ({"ping_interval_s": float("nan")}, "ping_interval_s must be positive, not nan"),
         ({"ping_timeout_s": -1}, "ping_timeout_s must be positive, not -1"),

@@ -160,7 +160,7 @@ def test_an_overlong_message_ends_the_stream_in_order(limit: int) -> None:
         assert decoder.buffered == 0
         return
     for _ in range(2):
-        with pytest.raises(EnvelopeError, match="block' of 6 bytes, at most 5"):
+        with pytest.raises(EnvelopeError, match="block' must be at most 5 bytes long, not 6"):
             decoder.next_frame()
     assert decoder.buffered == 0
 

@@ -166,7 +166,7 @@ def test_long_packets_are_refused_at_once() -> None:
     near, far = exchanged()
     far.feed(encoder_of(near).encode(bytes(v2.MAX_CONTENTS + 1))[:3])
     ((field, message),) = items(far)
-    assert (field, message) == ("length", "packet with 4000014 bytes of contents, at most 4000013")
+    assert (field, message) == ("length", "the contents of a packet must be at most 4000013 bytes long, not 4000014")
     assert far.buffered == 0
 
 
@@ -176,7 +176,7 @@ def test_message_above_the_limit_of_its_command_ends_the_stream() -> None:
     near.send("verack", b"")
     far.feed(taken(near))
     ((field, message),) = items(far)
-    assert field == "length" and str(message).startswith("ping of ")
+    assert field == "length" and str(message).startswith("ping must be at most ")
 
 
 def test_a_flood_of_decoys_uses_no_memory() -> None:

@@ -117,9 +117,9 @@ def _misfit(net: int, size: int) -> str | None:
     A known network fixes the size; addresses of unknown networks are at most 512 bytes long (BIP-155).
     """
     if size > MAX_ADDRESS_SIZE:
-        return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
+        return f"must be at most {MAX_ADDRESS_SIZE} bytes long, not {size}"
     wanted = _SIZES.get(net)
-    return None if wanted in (None, size) else f"{size} bytes, but {NetId(net).name} addresses are {wanted} bytes long"
+    return None if wanted in (None, size) else f"{NetId(net).name} addresses are {wanted} bytes long, not {size}"
 
 
 def _base32(raw: bytes) -> str:

@@ -187,7 +187,7 @@ class SendCmpct:
         reader = PayloadReader(payload)
         announce = reader.uint(1, "announce")
         if announce > 1:
-            raise FormatError(f"0 or 1, not {announce}", offset=0, field="announce")
+            raise FormatError(f"must be 0 or 1, not {announce}", offset=0, field="announce")
         version = reader.uint(8, "version")
         reader.finish("sendcmpct")
         return cls(announce == 1, version)

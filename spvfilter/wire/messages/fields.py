@@ -28,7 +28,7 @@ class PayloadReader(Reader):
         at = self.at
         count = self.compact_size(field)
         if count > most:
-            raise FormatError(f"{count}, at most {most}", offset=at, field=field)
+            raise FormatError(f"must be at most {most}, not {count}", offset=at, field=field)
         if count * least > len(self.raw) - self.at:
             message = (
                 f"truncated: {count} items of at least {least} bytes each, but only {len(self.raw) - self.at} bytes "
@@ -82,13 +82,13 @@ class PayloadReader(Reader):
 def check_uint(value: int, size: int, field: str) -> None:
     """Raise ParameterError, naming the `field`, unless `value` fits into an unsigned number of `size` bytes."""
     if not 0 <= value < 1 << 8 * size:
-        raise ParameterError(f"{field} is not a u{8 * size}: {value}")
+        raise ParameterError(f"{field} must be from 0 to 2^{8 * size} - 1, not {value}")
 
 
 def check_int(value: int, size: int, field: str) -> None:
     """Raise ParameterError, naming the `field`, unless `value` fits into a signed number of `size` bytes."""
     if not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
-        raise ParameterError(f"{field} is not an i{8 * size}: {value}")
+        raise ParameterError(f"{field} must be from -2^{8 * size - 1} to 2^{8 * size - 1} - 1, not {value}")
 
 
 def check_size(data: bytes, size: int, field: str) -> None:
@@ -106,7 +106,7 @@ def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
 def check_most(items: Sequence[object], most: int, field: str) -> None:
     """Raise ParameterError, naming the `field`, if `items` contains more than `most` items or bytes."""
     if len(items) > most:
-        raise ParameterError(f"{field}: at most {most}, not {len(items)}")
+        raise ParameterError(f"{field}: the length must be at most {most}, not {len(items)}")
 
 
 def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:

@@ -79,7 +79,7 @@ class FilterLoad:
         at = reader.at
         hash_funcs = reader.uint(4, "hash_funcs")
         if hash_funcs > MAX_HASH_FUNCS:
-            raise FormatError(f"{hash_funcs}, at most {MAX_HASH_FUNCS}", offset=at, field="hash_funcs")
+            raise FormatError(f"must be at most {MAX_HASH_FUNCS}, not {hash_funcs}", offset=at, field="hash_funcs")
         tweak = reader.uint(4, "tweak")
         flags = reader.uint(1, "flags")
         reader.finish("filterload")

@@ -176,4 +176,4 @@ def command_of(message: Message) -> str:
     try:
         return _COMMANDS[type(message)]
     except KeyError:
-        raise ParameterError(f"not a message: {type(message).__name__}") from None
+        raise ParameterError(f"expected a message, not {type(message).__name__}") from None

@@ -202,7 +202,7 @@ def test_absurd_counts_cost_no_memory(count: int, field: str) -> None:
 def test_more_hashes_than_transactions_are_refused_early() -> None:
     head = bytes(header_of(bytes(32))) + b"\xff" * 4
     tail = build.var_bytes(bytes(4))
-    with pytest.raises(FormatError, match="hash count at byte 84: 16667, at most 16666"):
+    with pytest.raises(FormatError, match="hash count at byte 84: must be at most 16666, not 16667"):
         MerkleBlock.parse(
             head + build.var_int(MAX_BLOCK_TRANSACTIONS + 1) + bytes(32 * (MAX_BLOCK_TRANSACTIONS + 1)) + tail
         )
@@ -217,15 +217,23 @@ def test_more_hashes_than_transactions_are_refused_early() -> None:
         (
             lambda p: (16_667, p.hashes, p.flags),
             Flaw.TOO_MANY_TRANSACTIONS,
-            "16667 transactions, but a block has at most 16666",
+            "a block has at most 16666 transactions, not 16667",
         ),
-        (lambda p: (2**32 - 1, p.hashes, p.flags), Flaw.TOO_MANY_TRANSACTIONS, "4294967295 transactions"),
-        (lambda p: (7, p.hashes * 2, p.flags), Flaw.TOO_MANY_HASHES, "10 hashes for 7 transactions"),
-        (lambda p: (7, p.hashes, b""), Flaw.TOO_FEW_BITS, "0 flag bits for 5 hashes"),
+        (lambda p: (2**32 - 1, p.hashes, p.flags), Flaw.TOO_MANY_TRANSACTIONS, "not 4294967295"),
+        (
+            lambda p: (7, p.hashes * 2, p.flags),
+            Flaw.TOO_MANY_HASHES,
+            r"the number of hashes \(10\) exceeds the number of transactions \(7\)",
+        ),
+        (
+            lambda p: (7, p.hashes, b""),
+            Flaw.TOO_FEW_BITS,
+            r"the number of flag bits \(0\) is less than the number of hashes \(5\)",
+        ),
         (lambda p: (16_666, p.hashes, p.flags[:1]), Flaw.BITS_EXHAUSTED, "more than 8 flag bits"),
         (lambda p: (7, p.hashes[:-1], p.flags), Flaw.HASHES_EXHAUSTED, "more than 4 hashes"),
-        (lambda p: (7, p.hashes, p.flags + b"\0"), Flaw.UNUSED_BITS, "uses 10 of 24 flag bits"),
-        (lambda p: (7, p.hashes + p.hashes[:1], p.flags), Flaw.UNUSED_HASHES, "uses 5 of 6 hashes"),
+        (lambda p: (7, p.hashes, p.flags + b"\0"), Flaw.UNUSED_BITS, "uses only 10 of 24 flag bits"),
+        (lambda p: (7, p.hashes + p.hashes[:1], p.flags), Flaw.UNUSED_HASHES, "uses only 5 of 6 hashes"),
         (lambda p: (7, p.hashes[::-1], p.flags), Flaw.WRONG_ROOT, "not the header's merkle root"),
         (
             lambda p: (8, (*p.hashes, p.hashes[-1]), p.flags[:1] + b"\x03"),

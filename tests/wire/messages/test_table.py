@@ -151,7 +151,7 @@ def test_an_unknown_command_is_kept() -> None:
 
 
 def test_an_object_that_is_no_message_has_no_command() -> None:
-    with pytest.raises(ParameterError, match="not a message: int"):
+    with pytest.raises(ParameterError, match="expected a message, not int"):
         command_of(7)  # type: ignore[arg-type]
 
 
