@@ -9,7 +9,7 @@ from spvfilter._public import public
 from spvfilter.protocol import HEADER_SIZE
 
 MAX_FORKS = 64  # forks kept in memory (our choice)
-MAX_FORK_HEADERS = 20_160  # headers of all forks together: ten difficulty periods (our choice)
+MAX_FORK_HEADERS = 20_160  # headers of all forks in total: ten difficulty periods (our choice)
 
 
 @public

@@ -60,7 +60,7 @@ class Start:
 @public
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A change of the best chain: which headers were disconnected and which were connected.
+    """A change to the best chain: which headers were disconnected and which were connected.
 
     Without a reorganization, no headers are disconnected: `old_headers` and `old_hashes` are empty.
     """
@@ -273,7 +273,7 @@ class HeaderChain:
         return self._active.time_at(self._checked(height))
 
     def headers(self, height: int, count: int) -> bytes:
-        """Return up to `count` headers of the best chain, 80 bytes each, from a height on.
+        """Return up to `count` headers of the best chain, 80 bytes each, starting at a height.
 
         The result is shorter at the tip, and empty if `height` is one above the tip. Raises ParameterError if there is
         no header at any other height, or if `count` is negative.
@@ -343,7 +343,7 @@ class HeaderChain:
             now: The current Unix time.
 
         Returns:
-            The change of the best chain.
+            The change to the best chain.
 
         Raises:
             FormatError: The bytes are not a multiple of 80.
@@ -386,7 +386,7 @@ class HeaderChain:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"
         length = tip.height - (candidate.height if candidate.fork is None else candidate.fork.height)
         if length > MAX_FORK_HEADERS and tip.work <= self.work:
-            return f"a fork of {length} headers up to height {tip.height} has no more work than the best chain"
+            return f"a fork of {length} headers up to height {tip.height} does not have more work than the best chain"
         return ""
 
     def store(self, headers: bytes, hashes: bytes) -> Update:

@@ -10,7 +10,7 @@ from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
 
-_TOO_HIGH = 500_000_000  # no height: a lock time from here on is a time (Core script.h LOCKTIME_THRESHOLD)
+_TOO_HIGH = 500_000_000  # lock times of this value or more are times, not heights (Core script.h LOCKTIME_THRESHOLD)
 _TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it (our choice); regtest's target is 2^255 - 1
 
 

@@ -165,7 +165,7 @@ class PackedHeaders:
         self._indexes = (*(large.index for large in self._large), *middle, *newest)
 
     def headers(self, height: int, count: int) -> bytes:
-        """Return up to `count` headers, 80 bytes each, from a height on. There are fewer at the end."""
+        """Return up to `count` headers, 80 bytes each, starting at a height. There are fewer at the end."""
         number, parts = height - self.first, list[bytes]()
         for place in range(min(number // _BLOCKS, len(self._segments)), len(self._segments) + 1):
             raw = self._segments[place].raw if place < len(self._segments) else self._raw

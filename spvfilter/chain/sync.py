@@ -121,7 +121,7 @@ class HeaderSync:
             now: The current Unix time.
 
         Returns:
-            The change of the best chain.
+            The change to the best chain.
 
         Raises:
             FormatError: The bytes are not a multiple of 80.

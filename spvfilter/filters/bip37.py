@@ -170,7 +170,7 @@ def _highest_rate(elements: int) -> float:
 class Bip37Filter(BloomBits):
     """A BIP-37 Bloom filter; `bytes(f)` is its filterload payload.
 
-    The payload consists of these parts, with integers in little endian:
+    The payload consists of these parts, with little-endian integers:
 
     - the length of the bit field as CompactSize, then the bit field of at most 36,000 bytes
     - the number of hash functions as u32, at most 50
@@ -205,7 +205,7 @@ class Bip37Filter(BloomBits):
 
     def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
         if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
-            raise ParameterError(f"tweak is not a u32: {tweak}")
+            raise ParameterError(f"tweak must be from 0 to 2^32 - 1, not {tweak}")
         if not isinstance(flags, int) or flags not in (0, 1, 2):
             raise ParameterError(f"flags must be 0 (NONE), 1 (ALL) or 2 (P2PUBKEY_ONLY), not {flags}")
         super().__init__(len(field) * 8, hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
@@ -463,7 +463,7 @@ def _payload_of(text: str) -> bytes:
         raw = bytes.fromhex(json.loads(text)["payload"] if text.lstrip().startswith("{") else text)
     except (ValueError, KeyError, TypeError):
         raise FormatError(
-            "neither hex nor a JSON object with the hex of a filterload payload", offset=0, field="filterload"
+            "expected hex, or a JSON object with the hex of a filterload payload", offset=0, field="filterload"
         ) from None
     if raw[4 : 4 + len(_COMMAND)] != _COMMAND:
         return raw
@@ -509,7 +509,7 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
 
 
 def wallet_capacity(wanted: int, fp_rate: float) -> int:
-    """Return the capacity of LightClient's filter for `wanted` elements, in elements.
+    """Return the capacity, in elements, of LightClient's filter for `wanted` elements.
 
     The filter has plenty of room, because each payment inserts an outpoint, and an overfull filter exceeds its rate.
     """

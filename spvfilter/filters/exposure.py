@@ -199,7 +199,7 @@ def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RAT
     if not 0 < fp_rate < 1:
         raise ParameterError(f"the false-positive rate must be between 0 and 1, not {fp_rate!r}")
     if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
-        raise ParameterError(f"tweak is not a u32: {tweak!r}")
+        raise ParameterError(f"tweak must be a whole number from 0 to 2^32 - 1, not {tweak!r}")
     elements = 2 * addresses + _BITCOINJ_STEP
     size = max(1, min(int(-1 / math.log(2) ** 2 * elements * math.log(fp_rate)), MAX_FILTER_SIZE * 8) // 8)
     hash_funcs = max(1, min(int(size * 8 / elements * math.log(2)), MAX_HASH_FUNCS))

@@ -137,7 +137,7 @@ class Connection:
         except SessionError as error:
             if error.cause is not Cause.NO_V2 or v2 is V2Policy.REQUIRE:
                 raise
-            logger.debug("%s: connecting again without encryption: %s", address, error)
+            logger.debug("%s: reconnecting without encryption: %s", address, error)
         return await connected(None)
 
     @property

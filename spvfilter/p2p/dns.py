@@ -42,9 +42,9 @@ async def ask_seeds(
 
     A seed that does not know any is then asked for all its hosts.
 
-    The first question is for the name xHEX.SEED, where HEX is `services`: x49 for compact filters, xd for BIP-37 (Core
-    protocol.h, bitcoin-seeder). Several seeds know only x1, x5, x9 and xd. `timeout_s` limits both questions to one
-    seed. If a seed fails, its answer contains the error.
+    The first query is for the name xHEX.SEED, where HEX is `services`: x49 for compact filters, xd for BIP-37 (Core
+    protocol.h, bitcoin-seeder). Several seeds know only x1, x5, x9 and xd. `timeout_s` limits both queries to one seed.
+    If a seed fails, its answer contains the error.
     """
     names = list(seeds)
     if resolve is not None:
@@ -135,7 +135,7 @@ async def resolved(name: str) -> list[str]:
             answer.set_exception(error)
 
     def look_up() -> None:
-        if answer.cancelled():  # nobody waits for the answer any more
+        if answer.cancelled():  # nobody is waiting for the answer any more
             return
         hosts: list[str] = []
         error: Exception | None = None

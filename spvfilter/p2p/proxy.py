@@ -111,4 +111,4 @@ def _explained(said: str) -> str:
         return f"the proxy cannot connect: {said}"
     if version[1] == str(ord("H")):  # the first byte of "HTTP/1.1 400 Bad Request"
         return "this is not a SOCKS5 proxy: it answered like HTTP. Use its SOCKS5 port, such as Tor's 9050"
-    return "this is not a SOCKS5 proxy: it answered in another protocol. Use its SOCKS5 port, such as Tor's 9050"
+    return "this is not a SOCKS5 proxy: it answered in a different protocol. Use its SOCKS5 port, such as Tor's 9050"

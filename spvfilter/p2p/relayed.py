@@ -29,7 +29,7 @@ _LOOK_S = 5.0
 _REQUESTED = {InvType.TX: InvType.WITNESS_TX, InvType.WTX: InvType.WTX}
 """For each announced inventory type, the type that requests the transaction with its witness."""
 _LARGE = 64_000
-"""Size in bytes from which a transaction is hashed in a thread (our choice)."""
+"""Smallest size, in bytes, of a transaction that is hashed in a thread (our choice)."""
 _STEP = 1_000
 """Number of announced items that are processed without a pause (our choice: about 1 ms)."""
 _STEADY_S = 60.0
@@ -158,7 +158,7 @@ class RelayedTransactions:
                     if ended - begun > _STEADY_S:
                         pause = self._limits.retry_s
             except (OSError, PeerError) as error:
-                _log.info("%s: %s; connecting again in %g s", address, cause_of(error, str(address)), pause)
+                _log.info("%s: %s; reconnecting in %g s", address, cause_of(error, str(address)), pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._limits.max_retry_s)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_ANNOUNCEMENTS = 5_000
-"""Largest number of open announcements by one peer (Core txrequest MAX_PEER_TX_ANNOUNCEMENTS)."""
+"""Largest number of pending announcements by one peer (Core txrequest MAX_PEER_TX_ANNOUNCEMENTS)."""
 MAX_ANNOUNCERS = 8
 """Largest number of additional announcing peers to remember for one transaction (our choice)."""
 REQUEST_S = 60.0
@@ -39,7 +39,7 @@ class TxRequests:
         self.ignored: int = 0
         """Number of ignored announcements from peers that had reached MAX_ANNOUNCEMENTS."""
         self._open: OrderedDict[Item, _Open] = OrderedDict()  # in the order of the deadlines
-        self._counts: Counter[int] = Counter()  # by peer: open requests
+        self._counts: Counter[int] = Counter()  # outstanding requests, by peer
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def announced(self, peer: int, items: Iterable[Item], now: float) -> list[Item]:
@@ -76,7 +76,7 @@ class TxRequests:
         return True
 
     def missing(self, peer: int, items: Iterable[Item], now: float) -> dict[int, list[Item]]:
-        """Process a notfound message from a peer, and return the items to request from other peers, by peer."""
+        """Process a notfound message from a peer, and return the items to request from other peers, keyed by peer."""
         asked = [item for item in dict.fromkeys(items) if (known := self._open.get(item)) and known.peer == peer]
         return self._next(asked, now)
 
@@ -90,7 +90,7 @@ class TxRequests:
         return self._next(late, now)
 
     def left(self, peer: int, now: float) -> dict[int, list[Item]]:
-        """Forget a disconnected peer, and return the items to request from other peers, by peer."""
+        """Forget a disconnected peer, and return the items to request from other peers, keyed by peer."""
         for known in self._open.values():
             if peer in known.others:
                 known.others.remove(peer)

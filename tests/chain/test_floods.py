@@ -135,7 +135,7 @@ def test_an_overlong_fork_is_kept_only_if_it_is_better() -> None:
     fork = regular(chain, MAX_FORK_HEADERS + 101, height=0, branch=1)
     with pytest.raises(
         LowWorkError,
-        match=f"a fork of {MAX_FORK_HEADERS + 1} headers up to height {MAX_FORK_HEADERS + 1} has no more work",
+        match=f"a fork of {MAX_FORK_HEADERS + 1} headers up to height {MAX_FORK_HEADERS + 1} does not have more work",
     ):
         chain.accept(fork[: 80 * (MAX_FORK_HEADERS + 1)], NOW)
     old = chain.tip_hash

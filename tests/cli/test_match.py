@@ -386,7 +386,7 @@ async def test_relayed_transactions_are_matched() -> None:
     assert f"spvfilter: {node.host}:{node.port}: connected" in errors
     refused = [each for each in errors if each.startswith("spvfilter: 127.0.0.1:1: ")]
     assert len(refused) == 1  # later attempts are not told
-    assert refused[0] == "spvfilter: 127.0.0.1:1: connection refused; connecting again in 1 s"
+    assert refused[0] == "spvfilter: 127.0.0.1:1: connection refused; reconnecting in 1 s"
 
 
 # Errors
@@ -505,11 +505,11 @@ def test_messages_of_a_peer_are_not_repeated(capsys: pytest.CaptureFixture[str])
     with sources._handled("spvfilter.p2p.relayed", sources._Messages()):
         log = logging.getLogger("spvfilter.p2p.relayed")
         for pause in (1, 2, 4):
-            log.info("%s: %s; connecting again in %g s", "a:1", "refused", pause)
+            log.info("%s: %s; reconnecting in %g s", "a:1", "refused", pause)
         log.info("%s: connected", "a:1")
-        log.info("%s: %s; connecting again in %g s", "a:1", "refused", 1)
+        log.info("%s: %s; reconnecting in %g s", "a:1", "refused", 1)
     assert capsys.readouterr().err.splitlines() == [
-        "spvfilter: a:1: refused; connecting again in 1 s",
+        "spvfilter: a:1: refused; reconnecting in 1 s",
         "spvfilter: a:1: connected",
-        "spvfilter: a:1: refused; connecting again in 1 s",
+        "spvfilter: a:1: refused; reconnecting in 1 s",
     ]

@@ -140,9 +140,9 @@ def test_bitcoinj_s_filter_of_a_small_wallet_hides_nothing() -> None:
         ((1 << 30) + 1, 0.1, 1, "addresses must be a whole number from 1 to 2^30, not 1073741825"),
         (1, 0.0, 1, "rate must be between 0 and 1, not 0.0"),
         (1, 1.0, 1, "rate must be between 0 and 1, not 1.0"),
-        (1, 0.1, 1 << 32, "tweak is not a u32: 4294967296"),
-        (1, 0.1, -1, "tweak is not a u32: -1"),
-        (1, 0.1, 1.5, "tweak is not a u32: 1.5"),
+        (1, 0.1, 1 << 32, "tweak must be a whole number from 0 to 2^32 - 1, not 4294967296"),
+        (1, 0.1, -1, "tweak must be a whole number from 0 to 2^32 - 1, not -1"),
+        (1, 0.1, 1.5, "tweak must be a whole number from 0 to 2^32 - 1, not 1.5"),
     ],
 )
 def test_bitcoinj_s_filter_out_of_range_raises(addresses: int, rate: float, tweak: Any, said: str) -> None:

@@ -164,9 +164,9 @@ async def test_pauses_grow_while_a_peer_closes_every_connection(caplog: pytest.L
     async with Node(responder=Leaving) as node:
         limits = Limits(retry_s=0.01, max_retry_s=0.04)
         async with RelayedTransactions([at(node)], REGTEST, limits=limits), asyncio.timeout(PATIENCE_S):
-            while caplog.text.count("connecting again in") < 4:  # noqa: ASYNC110  no event tells it
+            while caplog.text.count("reconnecting in") < 4:  # noqa: ASYNC110  no event tells it
                 await asyncio.sleep(0.001)
-    pauses = [record.message.rpartition(" in ")[2] for record in caplog.records if "again" in record.message]
+    pauses = [record.message.rpartition(" in ")[2] for record in caplog.records if "reconnecting" in record.message]
     assert pauses[:4] == ["0.01 s", "0.02 s", "0.04 s", "0.04 s"]
 
 
