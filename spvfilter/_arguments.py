@@ -52,7 +52,11 @@ def wrong_argument(
             place = _misfit(value, hint, name)
         if place is not None:
             where, found = place
-            wanted = _written(parameter.annotation) if where == name else f"what fits {_written(parameter.annotation)}"
+            wanted = (
+                _written(parameter.annotation)
+                if where == name
+                else f"a value that fits {_written(parameter.annotation)}"
+            )
             return TypeError(f"{where}: expected {wanted}, not {type(found).__name__}: {text}")
     return None
 
@@ -86,7 +90,7 @@ def _written(annotation: object) -> str:
 
 
 def _misfit(value: object, hint: object, where: str) -> tuple[str, object] | None:
-    """Return the place and the value that certainly do not fit a type, or None if everything may fit."""
+    """Return the place of a value that certainly does not fit a type, and the value, or None if everything may fit."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         found = [_misfit(value, each, where) for each in typing.get_args(hint)]

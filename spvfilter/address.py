@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from spvfilter._public import naming
-from spvfilter.errors import AddressError, FormatError, WrongNetworkError, counted
+from spvfilter.errors import AddressError, FormatError, WrongNetworkError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import decode_address, encode_address
 from spvfilter.kernel.pure.address import (
@@ -110,19 +110,19 @@ def _check_text(text: str) -> None:
     if not isinstance(text, str):
         raise TypeError(f"an address must be a str, not {type(text).__name__}")
     if not text:
-        raise AddressError("empty address")
+        raise AddressError("the address is empty")
     if text[1:4] in ("pub", "prv") and text[0] in _EXTENDED_KEY_LETTERS:
         kind = "private" if text[1:4] == "prv" else "public"
         advice = "give the addresses derived from it" if kind == "private" else _PUBLIC_KEYS_ADVICE
-        raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected: {advice}")
+        raise AddressError(f"expected an address, got an extended {kind} key ({text[:4]}…): {advice}")
     if text[:8].lower() == "bitcoin:":
         raise AddressError(
-            "a bitcoin: URI where an address is expected: give the part between bitcoin: and the question mark"
+            "expected an address, got a bitcoin: URI: give the part between bitcoin: and the question mark"
         )
     if text.startswith(_DESCRIPTORS):
-        raise AddressError(f"an output descriptor where an address is expected: {_PUBLIC_KEYS_ADVICE}")
+        raise AddressError(f"expected an address, got an output descriptor: {_PUBLIC_KEYS_ADVICE}")
     if _SILENT_KEY.match(text):
-        raise AddressError("a private scan or spend key of silent payments, where an address is expected")
+        raise AddressError("expected an address, got a private scan or spend key of silent payments")
     if text.lower().startswith(_SILENT_PREFIXES):
         raise AddressError(
             "this is a silent payment address, which never appears on the chain: only its owner's scan key finds its"
@@ -130,9 +130,9 @@ def _check_text(text: str) -> None:
         )
     # The checksum is not verified: a mistyped private key is a secret too.
     if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():
-        raise AddressError("this looks like a private key (WIF), where an address is expected")
+        raise AddressError("expected an address, but this looks like a private key (WIF)")
     if len(text) > MAX_ADDRESS_LENGTH:  # Checked first, because base58 decoding takes quadratic time.
-        raise _bad(f"{len(text)} characters, but an address has at most {MAX_ADDRESS_LENGTH}", text)
+        raise _bad(f"an address must be at most {MAX_ADDRESS_LENGTH} characters long, not {len(text)}", text)
     _check_characters(text)
 
 
@@ -170,7 +170,7 @@ def _base58_to_script(text: str, network: Network) -> bytes:
         raise _no_base58("bad base58 checksum, so a character is wrong", text)
     version, payload = raw[0], raw[1:-4]
     if len(payload) != 20:
-        raise _bad(f"{len(payload)} bytes in base58, but an address encodes 20", text)
+        raise _bad(f"a base58 address must encode 20 bytes, not {len(payload)}", text)
     if version == network.p2pkh_version:
         return b"\x76\xa9\x14" + payload + b"\x88\xac"
     if version == network.p2sh_version:
@@ -240,16 +240,16 @@ def bech32_decode(text: str, *, limit: int = MAX_ADDRESS_LENGTH) -> tuple[str, b
         AddressError: The string is not valid.
     """
     if len(text) > limit:
-        raise _bad(f"{len(text)} characters, but bech32 has at most {limit}", text)
+        raise _bad(f"a bech32 string must be at most {limit} characters long, not {len(text)}", text)
     _check_characters(text)
     lower = text.lower()
     if text not in (lower, text.upper()):
-        raise _bad("mixed case", text)
+        raise _bad("upper and lower case are mixed", text)
     hrp, separator, data = lower.rpartition("1")
     if not separator:
-        raise _bad("no separator '1'", text)
+        raise _bad("the separator '1' is missing", text)
     if not hrp:
-        raise _bad("empty human-readable part", text)
+        raise _bad("the human-readable part is empty", text)
     if len(data) < 6:
         raise _bad("too short for a bech32 checksum", text)
     values = data.encode("ascii").translate(_VALUE_OF_CHAR)
@@ -267,19 +267,19 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
     """Return the scriptPubKey of a segwit address (BIP-173 § Segwit address format, BIP-350)."""
     hrp, values, encoding = bech32_decode(text)
     if not values:
-        raise _bad("no witness version", text)
+        raise _bad("the witness version is missing", text)
     version = values[0]
     if version > 16:
-        raise _bad(f"witness version {version}, but the highest is 16", text)
+        raise _bad(f"the witness version must be at most 16, not {version}", text)
     if version == 0 and encoding is not Bech32Encoding.BECH32:
-        raise _bad("bech32m checksum on witness version 0, which uses bech32", text)
+        raise _bad("witness version 0 must have a bech32 checksum, not bech32m", text)
     if version > 0 and encoding is not Bech32Encoding.BECH32M:
-        raise _bad(f"bech32 checksum on witness version {version}, which uses bech32m", text)
+        raise _bad(f"witness version {version} must have a bech32m checksum, not bech32", text)
     program = _to_8_bits(values[1:], text)
     if not 2 <= len(program) <= 40:
-        raise _bad(f"witness program of {counted(len(program), 'byte')}, expected 2 to 40", text)
+        raise _bad(f"a witness program must be 2 to 40 bytes long, not {len(program)}", text)
     if version == 0 and len(program) not in (20, 32):
-        raise _bad(f"witness program of {len(program)} bytes, but version 0 needs 20 or 32", text)
+        raise _bad(f"a witness program of version 0 must be 20 or 32 bytes long, not {len(program)}", text)
     if hrp != network.hrp:
         raise _refuse_network(text, network, lambda known: known.hrp == hrp, f"human-readable part {hrp!r}")
     return bytes((0x50 + version if version else 0, len(program))) + program
@@ -293,9 +293,9 @@ def from_5_bits(values: bytes) -> bytes:
     """
     size, padding = divmod(len(values) * 5, 8)
     if padding > 4:
-        raise FormatError(f"{padding} bits of padding, but at most 4 are allowed", offset=0, field="5-bit values")
+        raise FormatError(f"the padding must be at most 4 bits long, not {padding}", offset=0, field="5-bit values")
     if values and max(values) > 31:
-        raise FormatError(f"a value of {max(values)}, but at most 31 is allowed", offset=0, field="5-bit values")
+        raise FormatError(f"a value must be at most 31, not {max(values)}", offset=0, field="5-bit values")
     number = int(b"0" + values.translate(_BASE32_DIGITS), 32)
     if number & ((1 << padding) - 1):
         raise FormatError("the padding bits must be zero", offset=0, field="5-bit values")

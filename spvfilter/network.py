@@ -49,13 +49,13 @@ class Network:
     genesis_hash: bytes
     """Hash of the genesis block, 32 bytes in wire order."""
     bip34_height: int
-    """From this height on, coinbases must contain their height, and headers must have at least version 2."""
+    """Height at and above which coinbases must contain their height, and headers must have at least version 2."""
     bip66_height: int
-    """From this height on, headers must have at least version 3."""
+    """Height at and above which headers must have at least version 3."""
     bip65_height: int
-    """From this height on, headers must have at least version 4."""
+    """Height at and above which headers must have at least version 4."""
     segwit_height: int
-    """From this height on, a block with a witness commitment contains the witnesses (BIP-141)."""
+    """Height at and above which a block with a witness commitment contains the witnesses (BIP-141)."""
     pow_limit: int
     """The highest target that the network allows, as an integer."""
     pow_limit_bits: int

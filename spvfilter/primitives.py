@@ -145,7 +145,7 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
     width = 1 << (first - 0xFC)  # fd → 2, fe → 4, ff → 8
     end = at + 1 + width
     if end > len(raw):
-        raise FormatError(f"truncated: CompactSize wants {width} more bytes", offset=at, field=field)
+        raise FormatError(f"truncated: CompactSize needs {width} more bytes", offset=at, field=field)
     value = int.from_bytes(raw[at + 1 : end], "little")
     if value < (0xFD, 0x10000, 0x100000000)[first - 0xFD]:
         raise FormatError(f"non-canonical CompactSize for {value}", offset=at, field=field)

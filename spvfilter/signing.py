@@ -36,11 +36,12 @@ def build_tx(
         outputs: The outputs.
         version: Version of the transaction, an i32.
         lock_time: Lock time, a u32.
-        keys: Private keys, 32 bytes each, in any order. None leaves the inputs as they are. An input that no
-            key fits stays as it is if somebody else has signed it.
+        keys: Private keys, 32 bytes each, in any order. None leaves the inputs as they are. An input that no key
+            matches stays as it is if somebody else has signed it.
 
     Raises:
-        ParameterError: `version` or `lock_time` is out of range, a private key is invalid, no key fits an input, or an
+        ParameterError: `version` or `lock_time` is out of range, a private key is invalid, no key matches an input, or
+            an
             input lacks `spent` or its script. Signing also needs the wallycore or the btclib-secp256k1 package.
     """
     signed = inputs if keys is None else sign_inputs(inputs, outputs, keys, version=version, lock_time=lock_time)

@@ -46,7 +46,7 @@ class RegtestNode:
     Any thread and any asynchronous test may call its methods: a call takes milliseconds.
 
     Txids are 32 bytes in wire order, and values are satoshi. The methods raise ParameterError and AddressError for
-    wrong arguments. They raise RefusedError, with Core's reject reason, if the node does not accept a transaction.
+    invalid arguments. They raise RefusedError, with Core's reject reason, if the node does not accept a transaction.
     """
 
     def __init__(self, blocks: int = 101) -> None:
@@ -62,7 +62,7 @@ class RegtestNode:
 
     def close(self) -> None:
         """Close all connections of the node and end its thread."""
-        with suppress(RuntimeError):  # closed before
+        with suppress(RuntimeError):  # already closed
             asyncio.run_coroutine_threadsafe(self._node.__aexit__(None, None, None), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -161,7 +161,8 @@ class LightClientFactory(Protocol):
     def __call__(self, watch: WatchList | Iterable[str], **options: object) -> SyncLightClient:
         """Start a client for a watch list or for addresses, and return it.
 
-        Raises TimeoutError if the client does not reach the node's tip within 30 s, and the errors of SyncLightClient.
+        Raises TimeoutError if the client does not reach the node's tip within 30 s, and the same errors as
+        SyncLightClient.
         """
 
 

@@ -21,7 +21,9 @@ NULL_OUTPOINT = bytes(32) + b"\xff" * 4  # the outpoint that a coinbase input re
 def refuse_psbt(raw: bytes) -> None:
     """Raise FormatError if the bytes are a PSBT (BIP-174), which would otherwise look like a damaged transaction."""
     if raw[:5] == b"psbt\xff":
-        raise FormatError("a PSBT, not a transaction: sign and finalize it first", offset=0, field="transaction")
+        raise FormatError(
+            "this is a PSBT, not a transaction: sign and finalize it first", offset=0, field="transaction"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class Transaction:
         except FormatError:
             if raw[:6] == b"cHNidP":
                 raise FormatError(
-                    "a PSBT in base64, not a transaction: sign and finalize it first", offset=0, field="transaction"
+                    "this is a PSBT in base64, not a transaction: sign and finalize it first",
+                    offset=0,
+                    field="transaction",
                 ) from None
             raise
         return cls(raw, txid(raw, span), span)

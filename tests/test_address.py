@@ -91,7 +91,7 @@ class TestPublishedVectors:
     @vector_cases("05_addresses/wif.json")
     def test_private_key_is_refused_without_repeating_it(self, case: Any) -> None:
         error = refusal(case["wif"], CHAINS[case["chain"]])
-        assert str(error) == "this looks like a private key (WIF), where an address is expected"
+        assert str(error) == "expected an address, but this looks like a private key (WIF)"
 
 
 class TestKnownAnswers:
@@ -202,7 +202,7 @@ def test_python_bitcoinlib_is_loaded_late_and_never_its_keys() -> None:
 def test_uri_and_address_in_wrong_places_are_named() -> None:
     address = "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
     for text in (f"bitcoin:{address}?amount=1", f"BITCOIN:{address.upper()}"):
-        with pytest.raises(AddressError, match="a bitcoin: URI where an address is expected"):
+        with pytest.raises(AddressError, match="expected an address, got a bitcoin: URI"):
             address_to_script(text, MAINNET)
     for text in (address, "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"):
         with pytest.raises(DescriptorError, match=r"expected a descriptor, found an address: .* addr\(ADDRESS\)"):

@@ -100,7 +100,7 @@ class TestWrongNetwork:
 
 V20, V32 = bytes(32), bytes(52)  # zero programs of 20 and 32 bytes as 5-bit values
 CAUSES = {
-    "empty": ("", "empty address"),
+    "empty": ("", "the address is empty"),
     "trailing newline": (P2PKH + "\n", "whitespace character U+000A at position 35"),
     "leading space": (" " + P2PKH, "whitespace character U+0020 at position 1"),
     "space inside": (P2WPKH[:5] + " " + P2WPKH[5:], "whitespace character U+0020 at position 6"),
@@ -109,19 +109,19 @@ CAUSES = {
     "Cyrillic lookalike": (P2WPKH.replace("c", "\u0441", 1), "non-ASCII character U+0441 at position 2"),
     "zero-width space": (P2PKH + "\u200b", "non-ASCII character U+200B at position 35"),
     "lone surrogate": (P2PKH + "\ud800", "non-ASCII character U+D800 at position 35"),
-    "91 characters": ("1" * 91, "91 characters, but an address has at most 90"),
-    "a megabyte": ("bc1q" + "q" * 1_000_000, "1000004 characters, but an address has at most 90"),
+    "91 characters": ("1" * 91, "an address must be at most 90 characters long, not 91"),
+    "a megabyte": ("bc1q" + "q" * 1_000_000, "an address must be at most 90 characters long, not 1000004"),
     "base58 character": ("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN0", "bad base58 character '0' at position 34"),
     "base58 checksum": (P2PKH[:-1] + "b", "bad base58 checksum, so a character is wrong"),
     "a word": ("hello", "not an address"),
     "a txid": ("0f" * 32, "not an address"),
-    "base58 of a checksum alone": (base58check(b""), "0 bytes in base58, but an address encodes 20"),
-    "base58 of no payload": (base58check(b"\x00"), "0 bytes in base58, but an address encodes 20"),
-    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "19 bytes in base58, but an address encodes 20"),
-    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "21 bytes in base58, but an address encodes 20"),
+    "base58 of a checksum alone": (base58check(b""), "a base58 address must encode 20 bytes, not 0"),
+    "base58 of no payload": (base58check(b"\x00"), "a base58 address must encode 20 bytes, not 0"),
+    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "a base58 address must encode 20 bytes, not 19"),
+    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "a base58 address must encode 20 bytes, not 21"),
     "base58 version": (base58check(b"\x30" + bytes(20)), "base58 version byte 48 belongs to no known network"),
-    "mixed case": ("bc1" + P2WPKH[3:].upper(), "mixed case"),
-    "mixed case prefix": ("Bc1" + P2WPKH[3:], "mixed case"),
+    "mixed case": ("bc1" + P2WPKH[3:].upper(), "upper and lower case are mixed"),
+    "mixed case prefix": ("Bc1" + P2WPKH[3:], "upper and lower case are mixed"),
     "bech32 without checksum": ("bc1qqqqq", "too short for a bech32 checksum"),
     "bech32 character": (P2WPKH[:10] + "b" + P2WPKH[11:], "bad bech32 character 'b' at position 11"),
     "bech32 upper character": (
@@ -137,72 +137,75 @@ CAUSES = {
         segwit(1, V20, Bech32Encoding.BECH32M, hrp="bc1q"),
         "human-readable part 'bc1q' belongs to no known network",
     ),
-    "no witness version": (bech32_encode("bc", b"", Bech32Encoding.BECH32M), "no witness version"),
-    "witness version 17": (segwit(17, V20, Bech32Encoding.BECH32M), "witness version 17, but the highest is 16"),
-    "witness version 31": (segwit(31, V20, Bech32Encoding.BECH32), "witness version 31, but the highest is 16"),
+    "no witness version": (bech32_encode("bc", b"", Bech32Encoding.BECH32M), "the witness version is missing"),
+    "witness version 17": (segwit(17, V20, Bech32Encoding.BECH32M), "the witness version must be at most 16, not 17"),
+    "witness version 31": (segwit(31, V20, Bech32Encoding.BECH32), "the witness version must be at most 16, not 31"),
     "bech32m on v0": (
         segwit(0, V20, Bech32Encoding.BECH32M),
-        "bech32m checksum on witness version 0, which uses bech32",
+        "witness version 0 must have a bech32 checksum, not bech32m",
     ),
-    "bech32 on v1": (segwit(1, V32, Bech32Encoding.BECH32), "bech32 checksum on witness version 1, which uses bech32m"),
+    "bech32 on v1": (
+        segwit(1, V32, Bech32Encoding.BECH32),
+        "witness version 1 must have a bech32m checksum, not bech32",
+    ),
     "bech32 on v16": (
         segwit(16, V32, Bech32Encoding.BECH32),
-        "bech32 checksum on witness version 16, which uses bech32m",
+        "witness version 16 must have a bech32m checksum, not bech32",
     ),
-    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 bytes, expected 2 to 40"),
+    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "a witness program must be 2 to 40 bytes long, not 0"),
     "program of 1 byte": (
         segwit(1, bytes(2), Bech32Encoding.BECH32M),
-        "witness program of 1 byte, expected 2 to 40",
+        "a witness program must be 2 to 40 bytes long, not 1",
     ),
     "program of 41 bytes": (
         segwit(1, bytes(66), Bech32Encoding.BECH32M),
-        "witness program of 41 bytes, expected 2 to 40",
+        "a witness program must be 2 to 40 bytes long, not 41",
     ),
     "v0 program of 2 bytes": (
         segwit(0, bytes(4), Bech32Encoding.BECH32),
-        "witness program of 2 bytes, but version 0 needs 20 or 32",
+        "a witness program of version 0 must be 20 or 32 bytes long, not 2",
     ),
     "v0 program of 21 bytes": (
         segwit(0, bytes(34), Bech32Encoding.BECH32),
-        "witness program of 21 bytes, but version 0 needs 20 or 32",
+        "a witness program of version 0 must be 20 or 32 bytes long, not 21",
     ),
     "five bits of padding": (
         segwit(1, bytes(9), Bech32Encoding.BECH32M),
-        "5 bits of padding, but at most 4 are allowed",
+        "the padding must be at most 4 bits long, not 5",
     ),
     "seven bits of padding": (
         segwit(1, bytes(11), Bech32Encoding.BECH32M),
-        "7 bits of padding, but at most 4 are allowed",
+        "the padding must be at most 4 bits long, not 7",
     ),
     "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "the padding bits must be zero"),
     "extended public key": (
         XPUB,
-        "an extended public key (xpub…) where an address is expected: give one address, or call add_descriptor,"
+        "expected an address, got an extended public key (xpub…): give one address, or call add_descriptor,"
         " which watches all its addresses",
     ),
     "extended private key": (
         XPRV,
-        "an extended private key (xprv…) where an address is expected: give the addresses derived from it",
+        "expected an address, got an extended private key (xprv…): give the addresses derived from it",
     ),
     "descriptor": (
         f"wpkh({XPUB}/0/*)",
-        "an output descriptor where an address is expected: give one address, or call add_descriptor,"
+        "expected an address, got an output descriptor: give one address, or call add_descriptor,"
         " which watches all its addresses",
     ),
     "descriptor of an address": (
         f"addr({P2PKH})",
-        "an output descriptor where an address is expected: give one address, or call add_descriptor,"
+        "expected an address, got an output descriptor: give one address, or call add_descriptor,"
         " which watches all its addresses",
     ),
-    "private key": (WIF, "this looks like a private key (WIF), where an address is expected"),
+    "private key": (WIF, "expected an address, but this looks like a private key (WIF)"),
     "silent payment address": (SILENT, SILENT_MESSAGE),
     "silent payment address in capitals": (SILENT.upper(), SILENT_MESSAGE),
     "silent payment address of a test network": ("tsp1" + SILENT[3:], SILENT_MESSAGE),
     "private scan key": (
         "spscan1q" + SILENT[4:],
-        "a private scan or spend key of silent payments, where an address is expected",
+        "expected an address, got a private scan or spend key of silent payments",
     ),
-    "private spend key": ("tspspend1q", "a private scan or spend key of silent payments, where an address is expected"),
+    "private spend key": ("tspspend1q", "expected an address, got a private scan or spend key of silent payments"),
 }
 
 
@@ -229,7 +232,9 @@ class TestEveryCauseHasItsMessage:
     @pytest.mark.parametrize("size", [size for size in range(2, 41) if size not in (20, 32)])
     def test_v0_program_of_any_other_size_is_refused(self, size: int) -> None:
         address = segwit(0, bytes((size * 8 + 4) // 5), Bech32Encoding.BECH32)
-        assert str(refusal(address)).startswith(f"witness program of {size} bytes, but version 0 needs 20 or 32")
+        assert str(refusal(address)).startswith(
+            f"a witness program of version 0 must be 20 or 32 bytes long, not {size}"
+        )
 
     @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
     def test_value_that_is_no_string_is_a_type_error(self, text: Any) -> None:
@@ -239,13 +244,13 @@ class TestEveryCauseHasItsMessage:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("", "no separator"),
-            ("a" * 91, "91 characters, but bech32 has at most 90"),
-            ("qyrz8wqd2c9m", "no separator '1'"),
-            ("1qyrz8wqd2c9m", "empty human-readable part"),
+            ("", "the separator '1' is missing"),
+            ("a" * 91, "a bech32 string must be at most 90 characters long, not 91"),
+            ("qyrz8wqd2c9m", "the separator '1' is missing"),
+            ("1qyrz8wqd2c9m", "the human-readable part is empty"),
             ("in1muywd", "too short for a bech32 checksum"),
             ("a12uel5m", "bad bech32 checksum"),
-            ("A12uel5l", "mixed case"),
+            ("A12uel5l", "upper and lower case are mixed"),
             ("lt1igcx5c0", "bad bech32 character 'i' at position 4"),
             ("a 12uel5l", "whitespace character U+0020 at position 2"),
         ],
@@ -262,7 +267,7 @@ class TestEveryCauseHasItsMessage:
             ("b c", b"", "not 'b c'"),
             ("b\u00e9", b"", "not 'b"),
             ("bc", b"\x20", "a bech32 value must fit into 5 bits, not 32"),
-            ("bc", bytes(82), "91 characters, but bech32 has at most 90"),
+            ("bc", bytes(82), "a bech32 string must be at most 90 characters long, not 91"),
         ],
     )
     def test_bech32_encode_makes_no_invalid_string(self, hrp: str, values: bytes, message: str) -> None:
@@ -308,5 +313,9 @@ class TestSecrets:
 
     def test_every_prefix_of_an_extended_key_is_known(self) -> None:
         for letter in "xyzYZtuvUV":
-            assert str(refusal(letter + XPRV[1:])).startswith(f"an extended private key ({letter}prv…)")
-            assert str(refusal(letter + XPUB[1:])).startswith(f"an extended public key ({letter}pub…)")
+            assert str(refusal(letter + XPRV[1:])).startswith(
+                f"expected an address, got an extended private key ({letter}prv…)"
+            )
+            assert str(refusal(letter + XPUB[1:])).startswith(
+                f"expected an address, got an extended public key ({letter}pub…)"
+            )

@@ -103,12 +103,12 @@ def test_truncated_or_longer_transactions_raise(raw: bytes) -> None:
 
 
 def test_psbt_in_base64_is_named() -> None:
-    with pytest.raises(FormatError, match="a PSBT in base64, not a transaction: sign and finalize it first"):
+    with pytest.raises(FormatError, match="this is a PSBT in base64, not a transaction: sign and finalize it first"):
         Transaction.parse(b"cHNidP8BAHECAAAA")
 
 
 def test_psbt_is_named() -> None:
     psbt = b"psbt\xff\x01\x00"
     for read in (Transaction.parse, WatchList().match_tx):
-        with pytest.raises(FormatError, match="a PSBT, not a transaction: sign and finalize it first"):
+        with pytest.raises(FormatError, match="this is a PSBT, not a transaction: sign and finalize it first"):
             read(psbt)

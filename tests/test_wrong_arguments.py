@@ -173,7 +173,7 @@ def test_naming_leaves_other_errors_as_they_are() -> None:
         call([1], fails)
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'then'"):
         call([1])  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^numbers\[1\]: expected what fits list\[int\], not str: ") as seen:
+    with pytest.raises(TypeError, match=r"^numbers\[1\]: expected a value that fits list\[int\], not str: ") as seen:
         call([1, "2"], abs)  # type: ignore[list-item]
     assert isinstance(seen.value.__cause__, TypeError)
     with pytest.raises(TypeError, match=r"^then: expected Callable\[\[int\], int\], not int: "):
@@ -188,7 +188,7 @@ def test_naming_names_an_item_of_several_arguments() -> None:
         return sum(numbers)
 
     assert total(1, 2) == 3
-    with pytest.raises(TypeError, match=r"^numbers\[1\]: expected what fits int, not str: "):
+    with pytest.raises(TypeError, match=r"^numbers\[1\]: expected a value that fits int, not str: "):
         total(1, "2")  # type: ignore[arg-type]
 
 
