@@ -136,6 +136,8 @@ class Process:
         self.is_running = True
         self.connections: dict[int, Connection] = {}
         self.answers: dict[bytes, Known | Exception] = {}  # Answers to broadcasts, by txid.
+        self.answered: list[int] = []  # The numbers of the broadcasts that were answered.
+        self._broadcasts = 0
         self.steps_left: int | None = None  # Effects until the client is killed.
         self.private: set[int] = set()  # Numbers of connections that reveal nothing about the wallet.
         self.synced_at = 0.0  # When the engine reached Synced. The event follows the commit.
@@ -230,7 +232,8 @@ class Process:
 
     def broadcast(self, raw: bytes, *, is_private: bool = False, is_forced: bool = False) -> None:
         """The user sends a transaction."""
-        self.report(BroadcastAsked(raw, is_private=is_private, is_forced=is_forced))
+        self._broadcasts += 1
+        self.report(BroadcastAsked(raw, is_private=is_private, is_forced=is_forced, call=self._broadcasts))
 
     def stop(self, error: Exception) -> None:
         """End at once: data that is not committed is lost."""
@@ -332,8 +335,9 @@ class Process:
             case AskSpent(token) | AskTweaks(token) if self._ask_source is not None:
                 delay, answer_source = self._ask_source(effect)
                 self._timeline.after(delay, lambda: self.report(Worked(token, answer_source())))
-            case Answer(_, txid, answer):
+            case Answer(call, txid, answer):
                 self.answers[txid] = answer
+                self.answered.append(call)
             case Done(token, value):
                 self._answered(token, value)
             case End(error):

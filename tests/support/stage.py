@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from simulation.balance import check_views
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.faulty import Honest
 from simulation.engine import make
@@ -105,6 +106,9 @@ def stage(folder: Path, mode: Mode, *nodes: Kind | Placed, is_high: bool = False
     world = Stage(chosen, placed, folder / "wallet.db", is_high=is_high)
     try:
         yield world
+        if world.process is not None and world.process.is_running and not world.process.disk.waiting:
+            assert world.process.stored() == world.process.books.confirmed(), "the database differs from the events"
+            check_views(world.process.disk.store)
     finally:
         if world.process is not None:
             world.process.disk.store.close()

@@ -51,7 +51,9 @@ def test_a_transaction_may_be_broadcast_again_at_any_time(mode: Mode, tmp_path: 
             txid = send(world, raw=raw)
             world.pass_time(pause_s)
             world.truth.mine(blocks)
-        assert is_accepted(world, txid)
+            assert is_accepted(world, txid) or not pause_s
+        assert world.process is not None
+        assert sorted(world.process.answered) == [1, 2, 3, 4, 5]
         assert status(world, txid) is TxStatus.CONFIRMED
         assert world.has_found_all()
         assert not waiting(world)
@@ -133,6 +135,7 @@ def test_a_rebroadcast_has_the_original_witness(mode: Mode, tmp_path: Path) -> N
         txid = send(world, raw=raw)
         world.pass_time(20)
         assert txid in waiting(world)
+        assert not world.truth.regtest.mempool
         world.kill()
         world.nodes[0].is_up, world.nodes[1].is_up = False, True
         world.boot()
@@ -164,6 +167,11 @@ def test_a_transaction_with_missing_inputs_is_refused(mode: Mode, responder: typ
         assert world.process.disk.store.views.balance().total == before
         assert txid not in waiting(world)
         assert status(world, txid) is TxStatus.REFUSED
+        world.kill()
+        synced(world)
+        assert status(world, txid) is TxStatus.REFUSED
+        assert txid not in waiting(world)
+        assert world.process.disk.store.views.balance().total == before
         assert not world.warnings
 
 
@@ -209,6 +217,7 @@ def test_no_payment_in_a_large_mempool_is_missed(nodes: int, tmp_path: Path, mon
         world.truth.others(60)
         for _ in range(20):
             world.truth.receive()
+        assert len(list(world.truth.regtest.mempool)) > queue.Queue.MOST
         return {coin.outpoint.txid for coin in world.truth.coins[-20:]}
 
     with stage(tmp_path, Mode.COMPACT, *[Prompt] * nodes) as world:

@@ -104,6 +104,41 @@ LIARS: dict[type[Liar], set[Lie]] = {
 }
 
 
+class HidesAll(Omits):
+    """Leaves the scripts of the wallet out of all filters."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        return elements - self.world.truth.scripts()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_honest_peer_ends_the_agreement_of_liars(restarts: bool, tmp_path: Path) -> None:
+    """Two liars commit to one false filter chain that hides a spend. It is believed until an honest peer comes."""
+    with stage(tmp_path, Mode.COMPACT, HidesAll, HidesAll, Prompt) as world:
+        *liars, honest = world.nodes
+        world.truth.spend()
+        world.truth.mine()
+        honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        assert not world.process.stored()
+        assert not world.banned
+        honest.is_up = True
+        if restarts:
+            world.kill()
+            for liar in liars:
+                liar.is_up = False
+            world.boot()
+            assert world.process is not None
+        world.pass_time(400)
+        assert world.has_found_all()
+        assert any(place.kind == "input" and place.height == world.truth.height for place in world.process.stored())
+        causes = {event.address: getattr(event.error, "cause", None) for event in world.warnings if event.banned}
+        addresses = () if restarts else [liar.addresses[0] for liar in liars]
+        assert causes == dict.fromkeys(addresses, Lie.FALSE_FILTER_HEADER)
+
+
 @pytest.mark.parametrize(
     ("late", "is_high"),
     [("none", False), ("liars", False), ("honest", False), pytest.param("none", True, marks=pytest.mark.slow)],

@@ -159,6 +159,7 @@ def test_progress_reaches_its_total_and_never_goes_back(mode: Mode, phases: list
 
 
 def test_new_blocks_during_a_search_cost_no_peer_and_match(tmp_path: Path) -> None:
+    is_searching: list[bool] = []
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, timeouts=PeerTimeouts(filters=5)) as world:
         world.boot()
         for number in range(1, 9):
@@ -167,6 +168,8 @@ def test_new_blocks_during_a_search_cost_no_peer_and_match(tmp_path: Path) -> No
             world.truth.mine()
             if number % 3 == 0:
                 world.truth.regtest.reorg(2)
+                is_searching.append(not world.synced)
+        assert is_searching[0]
         world.wait_synced(within=60)
         assert world.has_found_all()
         assert not world.warnings

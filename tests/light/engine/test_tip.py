@@ -86,10 +86,10 @@ def check_order(told: list[Event]) -> None:
                 assert top[-1] == (match.height, match.block_hash)
 
 
-@pytest.mark.parametrize("depth", [1, 6, 100])
 @pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("depth", [1, 6, 100, pytest.param(2_016, marks=pytest.mark.slow)])
 def test_a_reorganization_withdraws_old_matches_and_finds_new_ones(depth: int, is_killed: bool, tmp_path: Path) -> None:
-    with stage(tmp_path, Mode.BIP37, Prompt) as world:
+    with stage(tmp_path, Mode.BIP37, Prompt, is_high=depth > 100) as world:
         synced(world)
         top = world.truth.height
         if is_killed:
@@ -145,6 +145,7 @@ def test_fifty_payments_in_one_block_cause_no_wide_filter(tmp_path: Path) -> Non
         for _ in range(4):
             for _ in range(50):
                 world.truth.receive()
+            assert len(list(world.truth.regtest.mempool)) >= 50
             world.truth.mine()
             world.wait_synced(within=60)
         for _ in range(50):
