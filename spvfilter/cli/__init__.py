@@ -1,4 +1,4 @@
-"""The command line: it runs a command, prints errors and warnings, and returns exit codes."""
+"""The command line: runs a command, prints errors and warnings, and returns exit codes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ADVICE: dict[type[OSError], str] = {
     IsADirectoryError: ": give the name of a file",
     NotADirectoryError: ": a part of the path is a file",
 }
-"""Advice to add to an error of the operating system whose text gives none."""
+"""Advice to append to operating system errors whose own text contains none."""
 __all__ = ["COMMANDS", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `spvfilter` with these arguments, by default those of the process, and return its exit code."""
+    """Run `spvfilter` with these arguments, by default those of the process, and return the exit code."""
     if sys.stderr is None:  # the shell closed it
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  open until the process ends
     if sys.stdout is None:
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _guarded(argv: list[str]) -> int:
-    """Run a command, print its error, if any, in one line, and return the exit code."""
+    """Run a command, print its error, if any, on one line, and return the exit code."""
     from spvfilter.cli.interrupts import never_lost
 
     try:
@@ -80,7 +80,7 @@ def _guarded(argv: list[str]) -> int:
     except SpvFilterError as error:
         complain(str(error))
     except OSError as error:
-        name = error.filename2 or error.filename  # a new file moves to its name last, and users know only that name
+        name = error.filename2 or error.filename  # a new file is renamed last, and users know only its final name
         where = os.fsdecode(name) if isinstance(name, (str, bytes)) else "cannot read or write"
         complain(f"{where}: {error.strerror or error}{_ADVICE.get(type(error), '')}")
     return ERROR
@@ -115,7 +115,7 @@ def _run(argv: list[str]) -> int:
 
 
 class _Warnings:
-    """Prints warnings on standard error. A warning is omitted if it differs from an earlier warning only in numbers."""
+    """Prints warnings to standard error. A warning that differs from an earlier one only in numbers is omitted."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()  # warnings without their numbers

@@ -41,25 +41,25 @@ else:  # not needed to show --help
 T = TypeVar("T")
 
 MAX_LABELS = 100_000
-"""Largest number of labels of silent payments (our choice, as in spvfilter.silent.scanner)."""
+"""Largest number of silent payment labels (our choice, as in spvfilter.silent.scanner)."""
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
 MAX_DERIVATIONS = 1_000_000  # the default of WatchList.load
 _LEAST_SHORTENED = 4
-"""Characters of a shortened word, such as --ne for --network (our choice)."""
+"""Least number of characters in a shortened word, such as --ne for --network (our choice)."""
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
-"""Pattern of unknown options that a message may repeat, because no key and no number matches it."""
+"""Pattern of unknown options that a message may repeat, because neither a key nor a number matches it."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
-"""Pattern of wrong numbers and dates that a message may repeat, because no key and no word of a seed phrase matches."""
+"""Pattern of wrong numbers and dates that a message may repeat: no key or word of a seed phrase matches it."""
 
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")  # characters of hex digits in lines
 _PSBT_BASE64 = b"cHNidP"  # the magic bytes of a PSBT (BIP-174), encoded
-_NOT_FINAL = "a PSBT in base64: finalize it first, and give the transaction"
+_NOT_FINAL = "a PSBT in base64: finalize it first, then pass the transaction"
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")  # characters of ASCII text
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Formats help texts without breaking a line inside a name such as --keep-filters."""
+    """Formats help text without breaking a line inside a name such as --keep-filters."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
@@ -135,12 +135,14 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unknown option{shown and ' '}{shown}{': did you mean ' + ' '.join(near) + '?' if near else ''}")
 
     def _meant(self, option: str) -> str | None:
-        """Return the option that an unknown one probably means, or None. `--mempool false` means `--no-mempool`."""
+        """Return the option that the user probably meant by an unknown one, or None. `--mempool false` means
+        `--no-mempool`.
+        """
         known, opposite = self._option_string_actions, f"--no-{option[2:]}"
         return opposite if opposite in known else nearest(option, known, 0.8)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is not among the choices, and suggest the nearest one, without repeating the value."""
+        """Refuse a value that is not among the choices, and suggest the nearest choice without repeating the value."""
         if action.choices is None or value in action.choices:
             return
         known = one_of(str(value), action.choices)
@@ -150,7 +152,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"the action must come before its options{known}" if is_late else f"unknown action{known}")
 
     def error(self, message: str) -> NoReturn:
-        """Raise ParameterError. Arguments that argparse quotes in `message` are left out: each may be a secret."""
+        """Raise ParameterError. Arguments that argparse quotes in `message` are omitted: each may be a secret."""
         if message.startswith("ambiguous option"):
             message = "ambiguous option"
         for item in self._given:
@@ -161,7 +163,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
-    """Return the known word that a misspelled or shortened word probably means, or None if there is none."""
+    """Return the known word that a misspelled or shortened word probably stands for, or None if there is none."""
     word, words = word[:40].lower(), list(known)
     begun = [each for each in words if len(word) >= _LEAST_SHORTENED and each.startswith(word)]
     found = begun if len(begun) == 1 else difflib.get_close_matches(word, words, 1, likeness)
@@ -188,9 +190,12 @@ def shown(text: str) -> str:
 
 
 def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) -> None:
-    """Add `--network` and `--signet-challenge`. With a database the default is None: call `network_of`."""
+    """Add `--network` and `--signet-challenge`.
+
+    If `has_database` is True, the default is None, so call `network_of` to get the network.
+    """
     names = ", ".join(known.name for known in NETWORKS)
-    default = "the network of an existing --db, else mainnet" if has_database else "mainnet"
+    default = "the network of an existing --db, otherwise mainnet" if has_database else "mainnet"
     parser.add_argument(
         "--network",
         metavar="NAME",
@@ -211,7 +216,7 @@ def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) 
 
 
 class _ChooseNetwork(argparse.Action):
-    """Sets the network. A custom signet may be given together with `--network signet`, in any order."""
+    """Sets the network. A custom signet can be combined with `--network signet`, in either order."""
 
     def __call__(
         self,
@@ -230,7 +235,7 @@ class _ChooseNetwork(argparse.Action):
 
 
 def network_of(args: argparse.Namespace) -> Network:
-    """Return the network of the existing database `args.db`, else `args.network`, else mainnet.
+    """Return the network of the database `args.db` if it exists, else `args.network` if it is given, else mainnet.
 
     Raises ParameterError if the database and the --network option contradict each other, and StoreError if the database
     cannot be read.
@@ -238,7 +243,7 @@ def network_of(args: argparse.Namespace) -> Network:
     stored = None if args.db is None else _stored_network(args)
     if stored is not None and args.network not in (None, stored):
         raise ParameterError(
-            f"--network {args.network} contradicts {args.db}, which is a database of {stored}: leave --network out"
+            f"--network {args.network} contradicts {args.db}, which is a {stored} database: omit --network"
         )
     return stored or args.network or MAINNET
 
@@ -253,7 +258,7 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
         if not rebuilds:
             raise
         if args.network is None:
-            raise ParameterError(f"{args.db} does not say which network it is for: give --network NAME too") from None
+            raise ParameterError(f"{args.db} does not say which network it is for: also give --network NAME") from None
     except StoreError as error:
         if type(error) is not StoreError:  # else there is no file, or it is still empty
             raise
@@ -261,9 +266,9 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
 
 
 def options_of(made: Callable[..., T], args: argparse.Namespace, **given: object) -> T:
-    """Return the options of a command: a dataclass whose fields have the names of the arguments.
+    """Return the options of a command: a dataclass whose fields are named after the arguments.
 
-    `given` contains the values that replace arguments. Raises ParameterError if the options contradict each other.
+    `given` contains values that replace those of arguments. Raises ParameterError if the options contradict each other.
     """
     names = inspect.signature(made).parameters
     return made(**{name: given[name] if name in given else getattr(args, name) for name in names})
@@ -281,7 +286,7 @@ def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
 
 
 def format_of(chosen: str | None, page: Page) -> str:
-    """Return the output format that the user chose, else `table` on a terminal and `jsonl` elsewhere."""
+    """Return the output format that the user chose, by default `table` on a terminal and `jsonl` elsewhere."""
     return chosen or ("table" if page.is_terminal else "jsonl")
 
 
@@ -290,9 +295,9 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         "--watch",
         metavar="FILE",
         help="a watch list; the file is not changed. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX,"
-        " data:HEX or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. #"
-        " starts a comment. - is standard input. FILE may also be a compiled list (spvfilter watchlist build),"
-        " or a file that a wallet exported: Bitcoin Core, Sparrow, Electrum and others",
+        " data:HEX or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the section of an account. #"
+        " starts a comment. - is standard input. FILE may also be a compiled list (spvfilter watchlist build), or"
+        " a file that a wallet exported: Bitcoin Core, Sparrow, Electrum and others",
     )
     add_strict(parser)
     parser.add_argument(
@@ -313,7 +318,7 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(0, MAX_LABELS),
         help=(
-            "for silent payments: search for labels 1 to N, at most 100,000, after losing the wallet's data;"
+            "for silent payments: search for labels 1 to N, at most 100,000, if you have lost the wallet's data;"
             " default: the sp-label:N,LABEL lines of the watch list"
         ),
     )
@@ -338,21 +343,21 @@ def watch_list(
     birthday_option: str | None = None,
     allows_patterns: bool = False,
 ) -> WatchList:
-    """Return the watch list with the entries of a file and of arguments.
+    """Return the watch list that contains the entries of a file and of arguments.
 
     Args:
         network: The network of the addresses.
-        path: The file; None for no file, `-` for standard input.
+        path: The file, `-` for standard input, or None for no file.
         addresses: Addresses, descriptors, extended public keys and URIs.
         others: Paths that the command itself reads. Only one of all paths may be standard input.
-        strict: True if descriptors without a wildcard are refused.
+        strict: True to refuse descriptors without a wildcard.
         max_derivations: Largest number of keys that the descriptors of the file may derive.
-        allows_patterns: True for a scan of blocks, which finds data prefixes and script types.
-        birthday_option: Option for the birthday that a wallet file gives. The user gets a message that names it.
+        allows_patterns: True for a scan of blocks, which can search for data prefixes and script types.
+        birthday_option: Option that sets the birthday. If a wallet file gives a birthday, a message names this option.
 
     Raises:
         ParameterError: `path` and one of `others` are standard input, an entry is invalid, or the file contains no
-            entry.
+            entries.
         WatchFileError: The file has invalid lines.
         OSError: The file cannot be read.
     """
@@ -370,7 +375,7 @@ def watch_list(
             entry.add_entry(watch, address)
         except ParameterError:
             if _is_file(address):
-                raise ParameterError(f"{address} is a path: give a file as --watch {address}") from None
+                raise ParameterError(f"{address} is a path: to give a file, write --watch {address}") from None
             if "," in address.rpartition(")")[2]:
                 raise ParameterError(
                     "an argument has a comma after its address or descriptor: separate entries with spaces, and"
@@ -385,7 +390,9 @@ def watch_list(
 
 
 def _name_birthday(wallet: WalletFile, option: str) -> None:
-    """Print the birthday that a wallet file gives, and the option that uses it. The file may be wrong."""
+    """Print the birthday in a wallet file, and the option that sets it. It is not used by itself: the file may be
+    wrong.
+    """
     if wallet.birthday is not None:
         # the clocks of wallets and of miners differ, so the day before is safe
         begins = datetime.datetime.fromtimestamp(max(0, wallet.birthday - _DAY_S), datetime.UTC).date()
@@ -397,7 +404,7 @@ def _name_birthday(wallet: WalletFile, option: str) -> None:
 def standard_input() -> BinaryIO:
     """Return standard input as a binary stream. Raises SourceError if it is closed.
 
-    It is read by a separate reader: at exit the interpreter takes the lock of sys.stdin, which a pending read may hold.
+    The stream is not sys.stdin itself: at exit the interpreter locks sys.stdin, whose lock a pending read may hold.
     """
     if sys.stdin is None:  # the shell closed it
         raise SourceError("standard input is closed")
@@ -405,7 +412,7 @@ def standard_input() -> BinaryIO:
 
 
 def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
-    """Return the bytes that an argument of a command contains or names.
+    """Return the bytes that a command's argument contains, or those in the file that it names.
 
     Args:
         what: Hex digits, the path of a file of hex digits or raw bytes, or `-` for standard input. It may be a key, so
@@ -442,12 +449,12 @@ def _is_file(what: str) -> bool:
     """Return True if an argument is the path of an existing file or folder."""
     try:
         return what != "" and pathlib.Path(what).exists()
-    except (OSError, ValueError):  # too long for a name, or not a possible name
+    except (OSError, ValueError):  # too long for a file name, or invalid as one
         return False
 
 
 def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
-    """Read a whole file. Raises ParameterError if it is too long for `limit` bytes in hex with line ends."""
+    """Read a whole file. Raises ParameterError if it is longer than `limit` bytes as hex digits and line endings."""
     most = 2 * limit + 100_000
     data = file.read(most + 1)
     if len(data) > most:
@@ -457,12 +464,12 @@ def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
 
 
 def _plain_hex(data: bytes) -> bytes:
-    """Return text without the 0x that other programs print before hex digits."""
+    """Return the text without the 0x that other programs print before hex digits."""
     return data.lstrip()[2:] if data.lstrip()[:2].lower() == b"0x" else data
 
 
 def _decoded(data: bytes, limit: int, kind: str) -> bytes:
-    """Decode hex digits, with or without blanks, line ends and 0x in front. Other bytes are returned unchanged.
+    """Decode hex digits, with or without blanks, line endings and a leading 0x. Other bytes are returned unchanged.
 
     Raises ParameterError if the number of digits is odd, the text is not hex, or there are more than `limit` bytes.
     """
@@ -472,28 +479,28 @@ def _decoded(data: bytes, limit: int, kind: str) -> bytes:
     if _HEX_TEXT.issuperset(plain):
         digits = b"".join(plain.split()).decode("ascii")
         if len(digits) % 2:
-            raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or extra")
+            raise ParameterError(f"expected an even number of hex digits, got {len(digits)}: one is missing or extra")
         data = bytes.fromhex(digits)
     elif data.startswith(_PSBT_BASE64):
         raise ParameterError(_NOT_FINAL)
     elif _TEXT.issuperset(data):
         at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
-        raise ParameterError(f"text that is not hex: character {at} is not a hex digit")
+        raise ParameterError(f"the text is not hex: character {at} is not a hex digit")
     if len(data) > limit:
         raise ParameterError(f"{len(data)} bytes: {kind} must be at most {limit} bytes long")
     return data
 
 
 def cannot_listen(host: str, port: int, error: OSError) -> ParameterError:
-    """Return the error for a server that cannot listen on an address, from the error of asyncio."""
+    """Turn asyncio's error into the error for a server that cannot listen on an address."""
     why = (error.strerror or str(error)).rpartition(": ")[2]
-    why = why.removeprefix(f"[errno {error.errno}] ")  # asyncio adds it from Python 3.13 on
+    why = why.removeprefix(f"[errno {error.errno}] ")  # asyncio has added it since Python 3.13
     advice = ": choose another with --port" if error.errno == errno.EADDRINUSE else ""
     return ParameterError(f"cannot listen on {host} port {port}: {why}{advice}")
 
 
 def network(text: str) -> Network:
-    """Argument type: a network by its name."""
+    """Argument type: the name of a network."""
     known = {each.name: each for each in NETWORKS}
     if text not in known:
         raise argparse.ArgumentTypeError(f"unknown network{one_of(text, known)}")
@@ -501,7 +508,7 @@ def network(text: str) -> Network:
 
 
 def signet(text: str) -> Network:
-    """Argument type: a signet by its challenge in hex."""
+    """Argument type: a signet, given as its challenge in hex."""
     try:
         return Network.signet(text)
     except ParameterError as error:
@@ -509,7 +516,7 @@ def signet(text: str) -> Network:
 
 
 def day(text: str) -> int:
-    """Argument type: a day as YYYY-MM-DD; its first second in UTC (Unix time)."""
+    """Argument type: a day as YYYY-MM-DD. The value is its first second in UTC (Unix time)."""
     try:
         date = datetime.date.fromisoformat(text)
     except ValueError:
@@ -535,7 +542,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text[:24], 0) if text.isascii() and text[:1].isdigit() else -1
-        except ValueError:  # also leading zeros
+        except ValueError:  # leading zeros are allowed
             value = -1
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}{shown(text)}")
@@ -545,7 +552,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def seconds(least: float = 0.0) -> Callable[[str], float]:
-    """Argument type: a number of seconds, from `least` (or above 0) to a day."""
+    """Argument type: a number of seconds, up to a day and at least `least`, or above 0 if `least` is 0."""
 
     def parse(text: str) -> float:
         try:
@@ -572,7 +579,7 @@ def probability(text: str) -> float:
 
 
 def hex_bytes(text: str) -> bytes:
-    """Argument type: bytes in hex. An error does not repeat them: they may be a secret."""
+    """Argument type: bytes in hex. Errors do not repeat them, because they may be a secret."""
     try:
         return bytes.fromhex(text)
     except ValueError:

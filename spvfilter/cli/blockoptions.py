@@ -58,9 +58,9 @@ class BlockOptions(ABC):
 
     def __post_init__(self) -> None:
         if self.dask is not None and self.processes is not None:
-            raise ParameterError("--dask and --processes cannot be combined: give one")
+            raise ParameterError("--dask and --processes cannot be combined: use only one")
         if self.jobs > 1 and (self.dask is not None or self.processes is not None):
-            raise ParameterError("--jobs sets the number of threads: leave it out with --dask and --processes")
+            raise ParameterError("--jobs sets the number of threads: omit it with --dask and --processes")
         if self.on_workers:
             if self.paths or self.dask is None or self.out is None:
                 raise ParameterError(
@@ -69,7 +69,7 @@ class BlockOptions(ABC):
         elif not self.paths:
             raise ParameterError(self.without_paths)
         if self.follow and (self.to_height is not None or self.to_date is not None):
-            raise ParameterError("--follow runs until it is interrupted: leave --to-height and --to-date out")
+            raise ParameterError("--follow runs until it is interrupted: omit --to-height and --to-date")
         if self.zmq and not self.follow:
             raise ParameterError("--zmq announces new blocks: it needs --follow")
         if self.every is not None and not self.follow:
@@ -106,15 +106,15 @@ class BlockOptions(ABC):
 
 
 def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add the options that choose blocks and say which of their data is needed. `verb` is the command's verb."""
+    """Add the options that choose the blocks and say which of their data is needed. `verb` is the command's verb."""
     parser.add_argument(
         "--undo",
         choices=list(UndoMode),
         default=UndoMode.AUTO,
         help=(
             "auto (default) reads the rev*.dat next to each blk*.dat if it exists, require fails without it, and off"
-            " never reads it. It contains the outputs that each block spends, from which spends of older coins, values"
-            " and fees are known"
+            " never reads it. It lists the outputs that each block spends, which are needed to find spends of older"
+            " coins, and to report values and fees"
         ),
     )
     parser.add_argument(
@@ -124,22 +124,22 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--allow-gaps",
         action="store_true",
-        help="exit with 0 even if blocks or undo records in the range are missing; they are still listed",
+        help="exit with 0 even if blocks or undo records in the range are missing; they are listed anyway",
     )
     parser.add_argument(
         "--report",
         metavar="FILE.json",
-        help="write the ranges of found and of missing heights to FILE.json",
+        help="write which ranges of heights were found, and which are missing, to FILE.json",
     )
 
 
 def _add_range(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add --from-height, --to-height, --from-date and --to-date. `verb` is what the command does with blocks."""
+    """Add --from-height, --to-height, --from-date and --to-date. `verb` says what the command does with the blocks."""
     height = whole(0, _MOST_HEIGHT)
     parser.add_argument("--from-height", metavar="H", type=height, help=f"first height to {verb}, on the best branch")
     parser.add_argument("--to-height", metavar="H", type=height, help=f"last height to {verb}, on the best branch")
     parser.add_argument(
-        "--from-date", metavar="YYYY-MM-DD", type=day, help=f"{verb} from the first block of that day (UTC) on"
+        "--from-date", metavar="YYYY-MM-DD", type=day, help=f"{verb} starting with the first block of that day (UTC)"
     )
     parser.add_argument(
         "--to-date",
@@ -181,8 +181,8 @@ def add_engine(parser: argparse.ArgumentParser, seen: str, needs: str = "") -> N
         action="append",
         default=[],
         help=(
-            "with --dask, instead of PATHs: each worker reads its own files at PATH; repeatable. Blocks on several"
-            " workers are read once. Missing heights are listed"
+            "with --dask, instead of PATHs: each worker reads its own files at PATH; repeatable. Blocks that several"
+            " workers have are read once. Missing heights are listed"
         ),
     )
 

@@ -51,12 +51,12 @@ ACCEPTED, NOT_ACCEPTED = 0, 1  # exit codes
 _TIMEOUT_S = 150.0
 """Default of --timeout: LightClient itself gives up after the same time."""
 _PRIVATE_TIMEOUT_S = 300.0
-"""Default with --private: other nodes announce the transaction within two to four minutes."""
+"""Default of --timeout with --private: other nodes announce the transaction within two to four minutes."""
 _KEEP_S = 45.0
 """If a node that received a transaction does not refuse it within this time, the node has accepted it. LightClient
 takes 40 s to see that a node does not keep a transaction.
 """
-_PAUSE_S = 0.2  # between two looks at the clock (our choice)
+_PAUSE_S = 0.2  # time between two checks of the clock (our choice)
 _MAX_PEERS = 8  # LightClient's default
 _KEPT = "the balance includes it, and spvfilter watch --db sends it again"
 
@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=(
             "send it to one node only, over a new connection, through --proxy if there is one. It is accepted once"
-            " another node announces it. Needs nodes on two hosts, and changes --mode auto to compact"
+            " another node announces it. This needs nodes on two hosts, and changes --mode auto to compact"
         ),
     )
     parser.add_argument(
@@ -92,13 +92,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=(
             "a transaction that TX spends from, given in the same way as TX: it is sent with TX, and their fees count"
-            " together. Repeat the option for each parent; a parent that spends from another comes after it"
+            " together. Repeat the option for each parent; if one parent spends from another, give it after the other"
         ),
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="connect, and print any problems with the transaction, but do not send it; exit code 1 if it would fail",
+        help="connect and print any problems with the transaction, but do not send it; exit with 1 if it would fail",
     )
     parser.add_argument("--force", action="store_true", help="send it even if all nodes will refuse it")
     add_timeout(
@@ -118,11 +118,11 @@ def run(args: argparse.Namespace) -> int:
     hosts = {Address.parse(peer, 1).host for peer in args.connect}
     if args.private and not args.discover and len(hosts) < 2:
         raise ParameterError(
-            "--private needs a node on a second host, which confirms the first: give another --connect"
+            "--private needs a node on a second host, to confirm that the first relays it: give another --connect"
         )
     if not Path(args.db).is_file():
-        raise ParameterError(f"{args.db}: there is no such database: create one with spvfilter watch --db {args.db}")
-    # one host is left unconnected, so that the private connection can go there
+        raise ParameterError(f"there is no database at {args.db}: create one with spvfilter watch --db {args.db}")
+    # one host is left unconnected for the private connection
     most = len(hosts) - 1 if args.private and not args.discover else _MAX_PEERS
     client = LightClient(
         WatchList(network_of(args)),
@@ -175,10 +175,10 @@ class _Sending:
         self._json = format_of(args.format, page) == "jsonl"
         self._messages = PeerMessages()
         self._peers: dict[BroadcastStep, dict[str, str]] = {step: {} for step in BroadcastStep}
-        """For each step, its peers with the reason of a refusal, or an empty text."""
-        self._is_known = False  # the wallet has the transaction: LightClient.broadcast then returns immediately
+        """For each step, its peers and why they refused, or an empty string if they did not."""
+        self._is_known = False  # the wallet already has the transaction, so LightClient.broadcast returns immediately
         self._sent_at: dict[str, float] = {}
-        """For each node, when it received the transaction (event loop's seconds)."""
+        """For each node, when it received the transaction (seconds of the event loop's clock)."""
 
     async def run(self) -> int:
         """Send the transaction, print what peers do with it and the result, and return the exit code."""
@@ -192,7 +192,7 @@ class _Sending:
             raise in_use(error, self._db, "stop it, then send the transaction") from None
 
     async def _check(self) -> int:
-        """Print the problems with the transaction, and return the exit code."""
+        """Print any problems with the transaction, and return the exit code."""
         await self._client.wait_synced()
         found = await self._client.check(self._tx, parents=self._parents)
         if self._json:
@@ -216,7 +216,7 @@ class _Sending:
                 raise
             if self._is_check:
                 raise ParameterError(
-                    f"the client did not catch up with the nodes within {self._timeout_s:g} s"
+                    f"the client could not catch up with the nodes within {self._timeout_s:g} s"
                 ) from None
             reason = f"no node confirmed within {self._timeout_s:g} s that it has the transaction; {_KEPT}"
             return self._failed("unconfirmed", reason)
@@ -224,7 +224,7 @@ class _Sending:
             return self._failed("unconfirmed", str(error))
         except TxRefusedError as error:
             for peer, reason in error.refusals:
-                self._step(BroadcastStep.REFUSED, peer, reason)  # its event may not have been read yet
+                self._step(BroadcastStep.REFUSED, peer, reason)  # the event may not have been read yet
             return self._failed("refused", str(error))
         except TxConflictError as error:
             return self._failed("conflicted", str(error))
@@ -260,16 +260,16 @@ class _Sending:
         self._result("accepted")
 
     def _is_accepted(self, sending: asyncio.Future[Broadcast]) -> bool:
-        """True if a node has the transaction. With --private, the node must have received it from another node.
+        """True if a node has the transaction; with --private, only if the node received it from another node.
 
-        Raises TxRefusedError if the wallet had the transaction before, and all nodes that received it refused it.
+        Raises TxRefusedError if the wallet already had the transaction and all nodes that received it refused it.
         """
         if not sending.done():
             return False
         known = sending.result()
         for step, peers in ((BroadcastStep.SENT, known.sent), (BroadcastStep.ECHOED, known.echoed)):
             for peer in peers:
-                self._step(step, peer)  # its event may not have been read yet
+                self._step(step, peer)  # the event may not have been read yet
         if self._peers[BroadcastStep.ECHOED]:
             return True
         if self._private or not self._is_known:
@@ -330,7 +330,7 @@ class _Sending:
         return NOT_ACCEPTED
 
     def _result(self, status: str, **more: object) -> None:
-        """Print the last line, or table, about the transaction."""
+        """Print the last line, or the table, about the transaction."""
         txid = hash_to_hex(self._tx.txid)
         if self._json:
             sent, echoed, refused = (self._peers[step] for step in BroadcastStep)
@@ -349,4 +349,4 @@ class _Sending:
 
 
 _DONE = {BroadcastStep.SENT: "sent to", BroadcastStep.ECHOED: "announced by", BroadcastStep.REFUSED: "refused by"}
-"""Words for each step of a peer."""
+"""The words that describe each step of a peer."""

@@ -23,7 +23,7 @@ COMMANDS = {
     "completion": "completion",
     "help": "help",
 }
-"""The module of each command, below spvfilter.cli."""
+"""The module of each command, relative to spvfilter.cli."""
 SUMMARIES = {
     "filterload": "make a BIP-37 filter of addresses, keys, data and outpoints",
     "inspect": "show what a filterload payload, a transaction or a block contains",
@@ -48,7 +48,7 @@ SUMMARIES = {
 """The purpose of each command, in one line."""
 _EXIT_CODES = {
     0: "done, even if nothing was found",
-    1: "done, but some input could not be used, or no node accepted a transaction",
+    1: "done, but some input could not be used, or no node accepted the transaction",
     2: "an error",
     130: "interrupted by Ctrl-C",
     141: "the reader of standard output is gone (a closed pipe)",
@@ -65,7 +65,8 @@ Find a wallet's Bitcoin transactions, live from full nodes or in block files.
 
 {_LINES}
 
-Rows are a table on a terminal and JSON lines elsewhere; --format chooses.
+Rows are printed as a table on a terminal and as JSON lines elsewhere; use
+--format to choose.
 
 Exit codes:
 {_CODES}

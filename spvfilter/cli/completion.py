@@ -12,7 +12,7 @@ from spvfilter.network import NETWORKS
 
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 _FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "RAW", "SOURCE", "TX", "HEX|FILE|-")
-"""Names of option values that are files, as the help shows them."""
+"""The placeholders, as the help shows them, of option values that are files."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Print a script that completes commands, options and file names in a shell; needs shtab (`cli` extra). For"
         ' bash, add this line to ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write the script to a file'
         " _spvfilter in a folder of $fpath. For fish, write it to ~/.config/fish/completions/spvfilter.fish. For tcsh,"
-        " write it to a file, and source that in ~/.tcshrc. For PowerShell, add it to the file $PROFILE."
+        " write it to a file, and source that file in ~/.tcshrc. For PowerShell, add it to your $PROFILE."
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
 
@@ -40,11 +40,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser(file: object, directory: object) -> argparse.ArgumentParser:
-    """Return a parser of the whole command line for shtab.
+    """Return a parser for the whole command line, as shtab needs it.
 
     Args:
-        file: The completion of a value that is a file.
-        directory: The completion of a value that is a directory.
+        file: shtab's completion for values that are files.
+        directory: shtab's completion for values that are directories.
     """
     parser = Parser(
         prog="spvfilter", description="Find a wallet's Bitcoin transactions, live from full nodes or in block files."

@@ -38,11 +38,11 @@ def add_credentials(group: argparse._ArgumentGroup) -> None:
 def check_credentials(cookie: str | None, user: str | None) -> None:
     """Raise ParameterError if both --cookie and --user are given."""
     if cookie is not None and user is not None:
-        raise ParameterError("--cookie and --user cannot be combined: give one")
+        raise ParameterError("--cookie and --user cannot be combined: use only one")
 
 
 def credentials_of(cookie: str | None, user: str | None) -> credentials.Credentials | None:
-    """Return the credentials given by --cookie or --user, or None without these options.
+    """Return the credentials from --cookie or --user, or None if the command has neither option.
 
     Raises ParameterError if both are given or a password is missing.
     """

@@ -1,4 +1,4 @@
-"""Delivery: a short run stays until nodes have requested the wallet's own transactions."""
+"""Delivery: a short run waits until nodes have requested the wallet's own transactions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from spvfilter.light import LightClient
 from spvfilter.primitives import hash_to_hex
 
 DELIVER_S = 10.0
-"""Longest time that a run waits (our choice). Core requests a transaction 2 s after its announcement."""
-_LOOK_S = 0.2  # between two looks (our choice)
+"""Longest time that a run waits (our choice). Core requests a transaction 2 s after it is announced."""
+_LOOK_S = 0.2  # time between two checks (our choice)
 _MOST_NAMED = 3
 
 
 async def deliver(client: LightClient, tell: Callable[[str], None], besides: Collection[bytes] = ()) -> None:
-    """Wait until a node has or has requested each of the wallet's pending transactions, at most `DELIVER_S` seconds.
+    """Wait until a node has requested or knows each of the wallet's pending transactions, for at most `DELIVER_S`
+    seconds.
 
     Args:
         client: The client.

@@ -14,17 +14,17 @@ from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, is
 from spvfilter.watch.descriptor.silent import SilentDescriptor, parse_silent
 from spvfilter.watch.keychain import MAX_INDEXES
 
-_LONGEST = 200_000  # bytes of a line on standard input (our choice): the longest descriptor fits
-_MOST = 100_000  # addresses that --count may ask for (our choice)
+_LONGEST = 200_000  # longest line on standard input, in bytes (our choice): the longest descriptor fits
+_MOST = 100_000  # largest --count (our choice)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter descriptor TEXT [OPTION ...]"
     parser.description = (
         "Show the checksum, type and first addresses of an output descriptor, such as wpkh(…), tr(…) or wsh(…). TEXT"
-        " may also be an extended public key whose prefix names a script type: ypub, zpub, upub or vpub. Put it in"
-        " quotes, since shells interpret brackets. Private keys are refused and never repeated. An sp() descriptor"
-        " contains a private scan key, so it is read only from standard input: give - as TEXT."
+        " may also be an extended public key whose prefix names a script type: ypub, zpub, upub or vpub. Quote TEXT,"
+        " since shells interpret brackets. Private keys are refused and never repeated. An sp() descriptor contains a"
+        " private scan key, so it is read only from standard input: write - for TEXT."
     )
     parser.add_argument(
         "text",
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(1, _MOST),
         default=5,
-        help="number of addresses to show of each keychain; default %(default)s",
+        help="number of addresses to show for each keychain; default %(default)s",
     )
     parser.add_argument(
         "--from-index",
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_silent(each: SilentDescriptor, args: argparse.Namespace) -> int:
-    """Show the public keys and the address of sp(), and never its scan key."""
+    """Show the public keys and the address of sp(), but never its scan key."""
     page, (text, _, checksum) = Page(sys.stdout), each.text.partition("#")
     address = str(each.address)
     if format_of(args.format, page) == "jsonl":
@@ -94,7 +94,7 @@ def _show_silent(each: SilentDescriptor, args: argparse.Namespace) -> int:
 
 
 def _outputs(each: Descriptor, indexes: range, network: Network) -> list[tuple[int, str | None, str]]:
-    """Return index, address and script in hex of each script of a descriptor at the given indexes."""
+    """Return the index, address and script (in hex) of each of a descriptor's scripts at the given indexes."""
     return [
         (index, script_to_address(script, network), script.hex()) for index in indexes for script in each.scripts(index)
     ]

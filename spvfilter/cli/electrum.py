@@ -39,9 +39,9 @@ from spvfilter.light.events import (
 from spvfilter.wallet.events import WalletEvent
 
 _ANSWER_S = 10.0  # seconds that `status` waits for the server
-_MAX_ANSWER = 10_000_000  # bytes of its answer
+_MAX_ANSWER = 10_000_000  # largest answer, in bytes
 _SHOWN = 20  # unknown script hashes that the server names
-_LOOK_S = 0.5  # seconds between two looks for unknown script hashes
+_LOOK_S = 0.5  # seconds between two checks for unknown script hashes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run an Electrum server on this machine. Electrum, Sparrow and other wallets that connect to it see the"
         " payments of the watch list. The server knows no other scripts. `status` shows what a running server does."
-        " Ctrl-C ends the server."
+        " Press Ctrl-C to stop the server."
     )
     parser.add_argument(
         "action", nargs="?", choices=("serve", "status"), default="serve", help="serve (default), or status"
@@ -92,12 +92,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     limits = ElectrumLimits()
     for option, default, said in (
-        ("--max-sessions", limits.sessions, "connections at the same time"),
-        ("--max-subscriptions", limits.subscriptions, "scripts that one session subscribes to"),
-        ("--max-all-subscriptions", limits.all_subscriptions, "subscriptions over all sessions"),
-        ("--max-memory", limits.memory, "bytes of memory for large requests and answers, over all sessions"),
-        ("--max-request", limits.request_size, "bytes of a request or a batch"),
-        ("--max-answer", limits.response_size, "bytes of an answer"),
+        ("--max-sessions", limits.sessions, "maximum number of simultaneous connections"),
+        ("--max-subscriptions", limits.subscriptions, "maximum number of scripts that one session may subscribe to"),
+        ("--max-all-subscriptions", limits.all_subscriptions, "maximum number of subscriptions across all sessions"),
+        ("--max-memory", limits.memory, "maximum memory for large requests and answers across all sessions, in bytes"),
+        ("--max-request", limits.request_size, "maximum size of a request or a batch, in bytes"),
+        ("--max-answer", limits.response_size, "maximum size of an answer, in bytes"),
     ):
         parser.add_argument(
             option, metavar="N", type=whole(1, 1 << 40), default=default, help=f"{said}; default {default:,}"
@@ -110,7 +110,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 class ElectrumOptions(ClientOptions):
     """The options of the server. Each field holds the option of the same name.
 
-    Raises ParameterError if the options do not fit each other.
+    Raises ParameterError if the options contradict each other.
     """
 
     listen: str
@@ -136,7 +136,7 @@ class ElectrumOptions(ClientOptions):
 
     @property
     def tls_port_used(self) -> int | None:
-        """The port for TLS, or None without a certificate."""
+        """The port for TLS, or None if there is no certificate."""
         if self.certificate is None:
             return None
         return TLS_PORT if self.tls_port is None else self.tls_port
@@ -200,7 +200,7 @@ async def _serve(
     options: ElectrumOptions,
     page: Page,
 ) -> None:
-    """Serve until a signal, or until the client ends by itself."""
+    """Serve until a signal arrives, or until the client stops by itself."""
     stopped = asyncio.Event()
     async with AsyncExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -273,18 +273,20 @@ async def _follow(client: LightClient, shown: StatusDisplay, page: Page) -> None
 
 
 async def _name_unknown(server: ElectrumServer, shown: StatusDisplay) -> None:
-    """Name the first script hashes that wallets ask for and that the watch list lacks."""
+    """Name the first few script hashes that wallets ask for but the watch list lacks."""
     named: dict[str, None] = {}
     while len(named) < _SHOWN:
         for script_hash in server.status.unknown:
             if script_hash not in named and len(named) < _SHOWN:
                 named[script_hash] = None
-                shown.complain(f"unknown script hash {script_hash}: a wallet asked for it, but it belongs to no entry")
+                shown.complain(
+                    f"unknown script hash {script_hash}: a wallet asked for it, but no entry of the watch list has it"
+                )
         await asyncio.sleep(_LOOK_S)
 
 
 async def _ask_status(host: str, port: int) -> ElectrumStatus:
-    """Ask a running server for its status. Raises ParameterError if none answers."""
+    """Ask a running server for its status. Raises ParameterError if no server answers."""
     request = json.dumps({"jsonrpc": "2.0", "id": 0, "method": METHOD, "params": []}).encode("ascii")
     try:
         async with asyncio.timeout(_ANSWER_S):
@@ -306,10 +308,10 @@ async def _ask_status(host: str, port: int) -> ElectrumStatus:
 
 
 def _show_status(page: Page, found: ElectrumStatus) -> None:
-    others = found.sessions - 1  # without the connection that asked
+    others = found.sessions - 1  # not counting the connection that asked
     page.line(f"sessions: {others}, subscriptions: {found.subscriptions}")
     page.line(f"blocks searched: {found.searched_height:,} of {found.tip_height:,}")
     page.line(f"unknown script hashes: {found.unknown_count:,}")
     if found.unknown_count:
-        page.line("Wallets asked for them, but none is in the watch list. The server's terminal names the first ones.")
+        page.line("Wallets asked for them, but none is in the watch list. The server's terminal names the first few.")
         page.line("Add the descriptor of that wallet, or the file that it exports, to --watch FILE.")

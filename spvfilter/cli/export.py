@@ -24,8 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter export PATH ... --out DIR [OPTION ...]"
     parser.description = (
         "Write blocks, transactions, inputs and outputs as Parquet: a folder for each table and range of heights."
-        " DuckDB, polars and pyarrow read a table as one data set. The same command later writes only what is new."
-        " Needs pyarrow (`parquet` extra)."
+        " DuckDB, polars and pyarrow read a table as one data set. If you run the same command later, it writes only"
+        " what is new. Needs pyarrow (`parquet` extra)."
     )
     parser.add_argument(
         "paths",
@@ -48,11 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " all. A + before the names adds them to the default columns, as in outputs:+address; repeatable"
         ),
     )
-    parser.add_argument("--hex", action="store_true", help="write hashes as text in hex, not as 32 bytes")
+    parser.add_argument("--hex", action="store_true", help="write hashes as hex instead of as 32 raw bytes")
     parser.add_argument(
         "--coins",
         action="store_true",
-        help="also write the unspent outputs after the last block; needs all blocks from the genesis block on",
+        help="also write the unspent outputs after the last block; needs all blocks since the genesis block",
     )
     parser.add_argument(
         "--balances",
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--credit-p2pk",
         action="store_true",
-        help="with --balances: count the coins of a public key as those of its P2PKH address",
+        help="with --balances: count the coins of a public key toward its P2PKH address",
     )
     add_network(parser)
     add_blocks(parser, "export")
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_follow(
         parser,
         "The tables can grow with the chain.",
-        "The tables change when all new files are complete",
+        "The tables change once all new files are complete",
     )
 
 

@@ -36,7 +36,7 @@ else:
     pathlib = deferred("pathlib")
 
 _FLAGS = {"all": UpdateFlags.ALL, "none": UpdateFlags.NONE, "p2pubkey-only": UpdateFlags.P2PUBKEY_ONLY}
-_MAX_SECRET = 4_096  # bytes of a secret file (our choice): a larger file is a wrong file
+_MAX_SECRET = 4_096  # largest size of a secret file, in bytes (our choice): a larger file is probably the wrong one
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 
 
@@ -80,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=(
             f"derive the decoys and the tweak from the secret in this file: {MIN_DECOY_KEY} bytes or more, raw or as"
-            " hex digits. The same file and the same watch list make the same filter"
+            " hex digits. The same file and the same watch list always make the same filter"
         ),
     )
     parser.add_argument(
@@ -88,8 +88,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(1, 0xFFFFFFFF),
         help=(
-            "number of elements to size the filter for; default: the database's, or a power of two that is at least 256"
-            " and at least twice the number of watched elements"
+            "number of elements to size the filter for; default: the database's, or a power of two that is at least"
+            " 256 and at least twice the number of watched elements"
         ),
     )
     parser.add_argument(
@@ -111,7 +111,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--flags",
         choices=tuple(_FLAGS),
         default="all",
-        help="outpoints that a peer adds when an output matches; default %(default)s",
+        help="which outpoints a peer adds when an output matches; default %(default)s",
     )
     parser.add_argument(
         "--format",
@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Plan(NamedTuple):
-    """The parameters of the filter; None where the default of Bip37Filter.for_watchlist applies."""
+    """The parameters of the filter. None means the default of Bip37Filter.for_watchlist."""
 
     network: Network
     source: BloomSource
@@ -165,14 +165,14 @@ class _Plan(NamedTuple):
 
 
 class _Elements(list[bytes]):
-    """The elements of a wallet's database, as a source of a filter."""
+    """The elements in a wallet's database, as the source of a filter."""
 
     def bloom_elements(self) -> list[bytes]:
         return self
 
 
 def _from_options(args: argparse.Namespace) -> _Plan:
-    """Plan a filter from the arguments, with decoys if there is a secret file."""
+    """Plan a filter according to the arguments, with decoys if there is a secret file."""
     network = args.network or MAINNET
     source = _watched(args, network)
     if source is None:
@@ -186,7 +186,7 @@ def _from_options(args: argparse.Namespace) -> _Plan:
 
 
 def _from_database(args: argparse.Namespace) -> _Plan:
-    """Plan the wallet's own filter, or a filter from the arguments with the wallet's decoys."""
+    """Plan the wallet's own filter, or a filter for the arguments that uses the wallet's decoys."""
     network = network_of(args)
     with WalletStore.open(args.db) as wallet, wallet.moment():
         known, elements = wallet.bip37_parameters(), _Elements(wallet.bip37_elements())
@@ -201,7 +201,7 @@ def _from_database(args: argparse.Namespace) -> _Plan:
 
 
 def _capacity(source: BloomSource, fp_rate: float, known: Bip37Parameters) -> int:
-    """Return the number of elements that LightClient sizes this filter for."""
+    """Return the number of elements for which LightClient sizes this filter."""
     count = len(list(source.bloom_elements()))
     if fp_rate == known.fp_rate and count <= known.elements:
         return known.elements
@@ -209,7 +209,7 @@ def _capacity(source: BloomSource, fp_rate: float, known: Bip37Parameters) -> in
 
 
 def _watched(args: argparse.Namespace, network: Network) -> BloomSource | None:
-    """Return the watch list of the arguments, or None if they watch nothing."""
+    """Return the watch list that the arguments describe, or None if they name nothing to watch."""
     if not (args.addresses or args.watch is not None or args.data or args.outpoint):
         return None
     watch = watch_list(network, args.watch, args.addresses, strict=args.strict, max_derivations=args.max_derivations)
@@ -226,7 +226,7 @@ def _secret(path: str) -> bytes:
         data = file.read(_MAX_SECRET + 1)
     advice = f"expected a secret of {MIN_DECOY_KEY} bytes or more, such as `openssl rand -hex 32` prints"
     if len(data) > _MAX_SECRET:
-        raise ParameterError(f"{path}: more than {_MAX_SECRET:,} bytes: {advice}")
+        raise ParameterError(f"{path}: the file is longer than {_MAX_SECRET:,} bytes: {advice}")
     if _HEX_TEXT.issuperset(data):
         digits = b"".join(data.split()).decode("ascii")
         if len(digits) % 2:

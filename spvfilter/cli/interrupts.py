@@ -1,4 +1,4 @@
-"""Signals: an interrupt ends every wait of the command line, and SIGTERM ends a running command in order."""
+"""Signals: an interrupt ends every wait of the command line, and SIGTERM shuts a running command down cleanly."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ else:
 TERMINATED = 143
 """Exit code, 128 + SIGTERM."""
 _NUDGE: int = getattr(signal, "SIGURG", 0)
-"""The signal that wakes the main thread, SIGURG: without a handler it has no effect. Windows lacks it."""
-_PAUSE_S = 0.02  # between two nudges (our choice)
+"""The signal that wakes the main thread: SIGURG, which has no effect without a handler. Windows lacks it."""
+_PAUSE_S = 0.02  # time between two nudges (our choice)
 _DROPPED = 0
 """A byte in the pipe for a dropped interrupt. No signal has this number."""
 
@@ -46,9 +46,9 @@ def never_lost() -> Iterator[None]:
     Without it Python can lose an interrupt in three ways:
 
     - A signal arrives after the last bytecode before a system call, but before the call blocks. The handler then waits
-      until the call returns. For a pipe that may be never.
+      until the call returns. For a pipe, that may be never.
     - Another thread receives the signal. The main thread's system call continues.
-    - A destructor or the callback of a weak reference raises the KeyboardInterrupt. Python drops it.
+    - A destructor or the callback of a weak reference raises the KeyboardInterrupt, and Python drops it.
 
     Here a thread reads every signal from `signal.set_wakeup_fd`. It sends SIGURG to the main thread until a handler has
     run there; SIGURG makes the system call fail with EINTR. A dropped interrupt is sent again.

@@ -1,4 +1,4 @@
-"""`spvfilter labels`: labels of a wallet's database, to and from files of other wallets (BIP-329)."""
+"""`spvfilter labels`: exchange the labels in a wallet's database with other wallets (BIP-329)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from spvfilter.watch.labels import read_labels, write_labels
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Exchange labels of transactions, addresses, keys, inputs and outputs with other wallets, in JSON Lines"
-        " (BIP-329). An output with `spendable` false is frozen."
+        "Exchange labels of transactions, addresses, keys, inputs and outputs with other wallets as JSON Lines"
+        " (BIP-329). An output whose `spendable` is false is frozen."
     )
     taking = parser.add_action(
         "import",
-        "store the labels of a file",
-        "Store the labels of a file in the wallet's database. Malformed lines are skipped with a warning. No client"
+        "store the labels in a file",
+        "Store the labels from a file in the wallet's database. Malformed lines are skipped with a warning. No client"
         " may use the database at the same time.",
     )
     giving = parser.add_action(
         "export",
         "write all labels to a file",
-        "Write all labels of the wallet to a file, which replaces an existing file. `watch` may run at the same time.",
+        "Write all labels of the wallet to a file, replacing any existing one. `watch` may be running at the same"
+        " time.",
     )
     for action, what, run in ((taking, "input", _import), (giving, "output", _export)):
         action.add_argument("file", metavar="FILE", help=f"the file of labels, or - for standard {what}")

@@ -25,9 +25,9 @@ from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.scan.pull import pull
 from spvfilter.transaction import Transaction
 
-_BLOCKS = COINBASE_MATURITY + 10  # mined at the start: ten coinbases can be spent
+_BLOCKS = COINBASE_MATURITY + 10  # blocks mined at the start, so that ten coinbases can be spent
 _AMOUNT = 100_000  # satoshi, of each payment
-_MOST = 100_000  # blocks that one command may mine or replace (our choice)
+_MOST = 100_000  # most blocks that one command may mine or replace (our choice)
 
 _COMMANDS = {
     "mine [N]": "mine N blocks; default: one",
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         action="append",
         default=[],
-        help="pay this address at the start and in every block of --interval; repeatable",
+        help="pay this address at the start, and in every block that --interval mines; repeatable",
     )
     parser.add_argument(
         "--amount",
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page) -> None:
-    """Run the node until a signal, `quit` or an error."""
+    """Run the node until a signal arrives, `quit` is read or an error occurs."""
     stopped = asyncio.Event()
     forgets = [on_signal(number, stopped.set) for number in (signal.SIGINT, signal.SIGTERM)]
     regtest = Regtest()
@@ -129,7 +129,7 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
 
 
 async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
-    """Run the jobs until the first returns or raises, then cancel the others."""
+    """Run the jobs until one of them returns or raises an error, then cancel the others."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -142,9 +142,10 @@ async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
 
 
 class _EventPrinter:
-    """Prints changes of the chain and the mempool.
+    """Prints changes to the chain and the mempool.
 
-    If printing fails, it stops the node. It does not raise: the node would ban the peer that sent the block.
+    If printing fails, it stops the node instead of raising: an exception would make the node ban the peer that sent the
+    block.
     """
 
     def __init__(self, page: Page, stopped: asyncio.Event) -> None:
@@ -182,7 +183,7 @@ async def _mine_every(interval: float | None, regtest: Regtest, payments: Sequen
 def _command_lines() -> Iterable[bytes]:
     """Return the lines of standard input.
 
-    The result is empty if this process is in the background of its terminal, because a read would stop it.
+    There are none if this process is in the background of its terminal, because reading would stop it.
     """
     if sys.stdin is None:
         return ()
@@ -194,7 +195,7 @@ def _command_lines() -> Iterable[bytes]:
 
 
 async def _execute(node: Node, page: Page, lines: Iterable[bytes]) -> None:
-    """Execute commands until `quit`; at the end of the input wait for ever."""
+    """Execute commands until `quit`. At the end of the input, wait forever."""
     async for line in pull(lines):
         words = line.decode("utf-8", "replace").split()
         try:

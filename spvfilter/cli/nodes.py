@@ -25,13 +25,12 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.transport import V2Policy
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
-"""Names of this computer."""
+"""Host names and addresses that mean this computer."""
 _LONGEST_NAME = 25
-"""Largest number of characters of a host name without a dot (our choice).
-
-A longer name is probably a Bitcoin address or a key. It is not resolved, because a resolver must not see it.
+"""Largest number of characters in a host name without a dot (our choice). A longer name is probably a Bitcoin address
+or a key, so it is not resolved: no resolver must see it.
 """
-_LONGEST_COMMAND = 200  # characters of another process's command line in a message
+_LONGEST_COMMAND = 200  # largest number of characters of another process's command line in a message
 _CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")  # USER:PASSWORD@ in a URL
 _PASSWORD = re.compile(r"(-[\w-]*(?:pass|secret|seed|mnemonic|token)[\w-]*[= ])(?!-)\S+", re.IGNORECASE)
 """An option of another program whose value is probably a secret."""
@@ -61,8 +60,8 @@ def add_mempool_groups(parser: argparse.ArgumentParser) -> None:
         choices=(1, 2),
         default=2,
         help=(
-            "count other people's unconfirmed transactions once N network groups have announced them: 2 (default) or 1."
-            " With one --connect, or with nodes of one group, one is always enough"
+            "count other people's unconfirmed transactions once N network groups have announced them: 2 (default) or"
+            " 1. With a single --connect, or if all nodes are in the same group, one announcement is always enough"
         ),
     )
 
@@ -75,7 +74,7 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
         type=peer,
         action="append",
         default=[],
-        help="a full node; without :PORT the network's default port; repeatable",
+        help="a full node; PORT defaults to the network's; repeatable",
     )
     parser.add_argument(
         "--discover",
@@ -91,9 +90,9 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
         choices=[str(policy) for policy in V2Policy],
         default=V2Policy.PREFER,
         help=(
-            "encrypt connections (BIP-324): prefer (default) tries it with nodes that offer it and with the nodes of"
-            " --connect; require uses only encrypted connections; off uses none. Without the bip324 extra,"
-            " prefer means off"
+            "encrypt connections (BIP-324): prefer (default) tries this with nodes that offer it and with those given"
+            " by --connect; require uses only encrypted connections; off uses none. Without the bip324 extra, prefer"
+            " means off"
         ),
     )
 
@@ -127,7 +126,7 @@ class ClientOptions:
     def __post_init__(self) -> None:
         check_nodes(self.connect, discover=self.discover)
         if self.node is None and (self.cookie is not None or self.user is not None):
-            raise ParameterError("--cookie and --user are for the node of --node, which is missing")
+            raise ParameterError("--cookie and --user need --node")
         check_credentials(self.cookie, self.user)
         if self.node is not None and self.tweaks is not None:
             raise ParameterError("give either --node or --tweaks: each of them finds all silent payments")
@@ -141,8 +140,8 @@ class ClientOptions:
             server = ServerSource(self.tweaks, self.network)
             if self.proxy is not None and server.endpoint.host not in LOCAL:
                 raise ParameterError(
-                    "--proxy does not apply to --tweaks, so the server would see your address: open a tunnel"
-                    " on this computer and pass its address to --tweaks, or leave --proxy out"
+                    "--proxy does not apply to --tweaks, so the server would see your address: open a tunnel on this"
+                    " computer and pass its address to --tweaks, or omit --proxy"
                 )
             return server
         if self.node is None:
@@ -150,7 +149,7 @@ class ClientOptions:
         return NodeSource(self.node, self.network, credentials_of(self.cookie, self.user))
 
     def watch_list(self, addresses: Iterable[str] = ()) -> WatchList:
-        """Return the watch list of the options and of more addresses.
+        """Return the watch list that the options describe, with these addresses added.
 
         Raises ParameterError, WatchFileError or OSError.
         """
@@ -209,17 +208,17 @@ def proxy(text: str) -> str:
 
 
 class PeerMessages:
-    """Turns warnings about peers into messages; a peer's repeated warning gives one message."""
+    """Turns warnings about peers into messages. A warning that repeats for the same peer yields only one message."""
 
     def __init__(self) -> None:
-        self._last: dict[str, str] = {}  # by address: the last warning, without its numbers
+        self._last: dict[str, str] = {}  # the last warning about each address, without its numbers
 
     def connected(self, address: str) -> None:
-        """Note that a peer is connected: its next warning gives a message even if it repeats the last warning."""
+        """Note that a peer is connected: its next warning yields a message even if it repeats the previous one."""
         self._last.pop(address, None)
 
     def of(self, event: PeerWarning) -> str | None:
-        """Return the message for a warning, or None if the warning repeats the last one about this peer."""
+        """Return the message for a warning, or None if it repeats the previous warning about this peer."""
         kind = re.sub(r"[0-9.]+", "#", event.cause)
         if self._last.get(event.address) == kind:
             return None
@@ -233,7 +232,9 @@ class PeerMessages:
 
 
 def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
-    """Return the error for a database that another process has open, with the command line of the process if known."""
+    """Return the error for a database that another process has open. It includes that process's command line if
+    known.
+    """
     process = _holder(db)
     if process is None or process == os.getpid():
         return error
@@ -243,7 +244,7 @@ def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
 
 
 def _holder(db: str) -> int | None:
-    """Return the id of the process that has a database open, or None if it is unknown.
+    """Return the id of the process that has the database open, or None if it is unknown.
 
     The id is read from the lock file next to the database.
     """
@@ -255,7 +256,7 @@ def _holder(db: str) -> int | None:
 
 
 def _command_line(process: int) -> str:
-    """Return the command line of a process, without passwords, keys and seed phrases.
+    """Return the command line of a process without passwords, keys and seed phrases.
 
     The result is empty on systems without /proc.
     """
@@ -264,7 +265,8 @@ def _command_line(process: int) -> str:
     except OSError:
         return ""
     words = raw.decode("utf-8", "replace").rstrip("\0").split("\0")
-    # a text with blanks, such as a program after -c, may look like a phrase: only it is hidden then, not its words
+    # an argument with blanks, such as a program after -c, may look like a phrase: then it is hidden as a whole, not
+    # word by word
     unquoted = Secrets([word if len(word.split()) == 1 else "" for word in words])
     shown = " ".join(
         word if Secrets([word]).hide(word) == unquoted.hide(word) == word else "(hidden)" for word in words

@@ -28,7 +28,9 @@ else:
 
 T = TypeVar("T")
 _PATIENCE_S = 10.0
-"""Seconds for which a request is repeated (our choice). The client then names the problem, and asks again later."""
+"""Seconds for which a request is retried (our choice). After that, the client reports the problem and tries again
+later.
+"""
 
 
 Helper: TypeAlias = "NodeSource | ServerSource"
@@ -36,21 +38,21 @@ Helper: TypeAlias = "NodeSource | ServerSource"
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:
-    """Add --node with the credentials of its RPC, and --tweaks."""
+    """Add --node, the options for its RPC credentials, and --tweaks."""
     group = parser.add_argument_group("silent payments", "A watch list with sp() needs --node or --tweaks.")
     group.add_argument(
         "--tweaks",
         metavar="URL",
         help=(
-            "instead of --node, a BlindBit Oracle server, as https://HOST:PORT. It learns which blocks you search,"
-            " but not your addresses. It can hide payments"
+            "instead of --node, a BlindBit Oracle server, as https://HOST:PORT. It learns which blocks you search, but"
+            " not your addresses. It can hide payments from you"
         ),
     )
     group.add_argument(
         "--node",
         metavar="URL",
         help=(
-            "a full node that you trust, as http://HOST:PORT: it says which outputs blocks spend. Bitcoin Core 30"
+            "a full node that you trust, as http://HOST:PORT: it tells which outputs blocks spend. Bitcoin Core 30"
             " with -rest=1 needs no credentials"
         ),
     )
@@ -66,7 +68,7 @@ def warn_of_server(source: Helper | None) -> None:
 
 
 class _Source(Generic[T]):
-    """A source that connects when the first block needs it, and again if that fails.
+    """A source that connects when the first block needs it. If that fails, it tries again for the next block.
 
     Use it as an asynchronous context manager.
     """

@@ -1,4 +1,4 @@
-"""`spvfilter wallet reveal`: a new address for an invoice, from a wallet's database without a network."""
+"""`spvfilter wallet reveal`: reveal a new address for an invoice from a wallet's database, offline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = ("address", "keychain", "index", "label")
 
 
 def reveal(page: Page, args: argparse.Namespace, form: str) -> None:
-    """Reveal the next address of a keychain, store that it is revealed, and print it.
+    """Reveal the next address of a keychain, record that in the database, and print the address.
 
     The window of the keychain grows in the same commit, and the next run of a client searches blocks for its scripts.
 

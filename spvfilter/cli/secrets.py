@@ -24,17 +24,17 @@ be wrong or missing. Hex digits before the suffix of a file name are not a key.
 _SILENT = re.compile(r"^\s*sp\((?!\))|(?<![0-9A-Za-z])t?sp(?:scan|spend)1[0-9A-Za-z]{20}", re.IGNORECASE)
 """An sp() descriptor, which contains a private scan key, or a private key of silent payments."""
 _LETTER = r"(?:[^\W\d_]|[\u0300-\u036f\u3099\u309a])"
-"""A letter, or an accent as a character of its own, as in seed phrases of BIP-39."""
+"""A letter, or an accent that is a separate character, as in BIP-39 seed phrases."""
 _RUN = re.compile(f"{_LETTER}+")
 _LONE_WORD = re.compile(rf"(?:[^\w\s]|[0-9]+[.):])*({_LETTER}{{1,20}})[^\w\s]*")
 """A word with punctuation around it, or with a number such as `1.` before it."""
 _NUMBER = re.compile(r"[0-9]+[^\w\s]*")
-"""The number of a word as an argument of its own."""
+"""The number of a word, as a separate argument."""
 _HYPHENATED = re.compile(rf"[^\w\s]*{_LETTER}+(?:[-_.+/]{_LETTER}+){{11,23}}")
 """A seed phrase in one piece, such as zebra-yellow-…"""
 _CREDENTIALS = re.compile(r"//([^/@\s:]*:([^/@\s]+))@")
 """USER:PASSWORD and PASSWORD in a URL."""
-_LEAST_PASSWORD = 4  # Characters. A shorter password would hide parts of other words.
+_LEAST_PASSWORD = 4  # Characters. Hiding a shorter password would also hide parts of other words.
 _LEAST_WORDS = 8  # Words that look like a seed phrase (our choice: the shortest phrase has 12).
 _LEAST_HIDDEN = 8  # Characters. A shortened key of at least this length is hidden.
 
@@ -49,11 +49,11 @@ def refuse_scan_keys(argv: Iterable[str]) -> None:
 
 
 class Secrets:
-    """The texts among a command's arguments that may be secret."""
+    """The strings among a command's arguments that may be secret."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         given = [item.partition("=")[2] or item if item.startswith("-") else item for item in argv]
-        # Path.exists raises for a long text
+        # Path.exists raises an error if the string is long
         values = {each: None for each in (*given, *argv) if not os.path.exists(each)}  # noqa: PTH110
         self._keys = sorted({key for value in values for key in _KEY.findall(value)}, key=len, reverse=True)
         self._phrases = [value for value in values if len(_words(value)) >= _LEAST_WORDS]
@@ -63,7 +63,7 @@ class Secrets:
         self._words = [word for value in given for word in _words(value)] if is_phrase else []
 
     def hide(self, message: str) -> str:
-        """Return the message without secrets, or another message if this one repeats a word of a seed phrase."""
+        """Return the message without secrets, or a different message if this one repeats a word of a seed phrase."""
         for secret in (*self._phrases, *self._credentials):
             for text in (secret, repr(secret)[1:-1]):
                 message = message.replace(text, "(not shown)")
@@ -78,16 +78,16 @@ class Secrets:
 
 
 def _words(value: str) -> list[str]:
-    """The words in an argument that may be words of a seed phrase, in any language."""
+    """Return the words in an argument that may belong to a seed phrase, in any language."""
     if _HYPHENATED.fullmatch(value):
         return _RUN.findall(value)
     return [found[1] for found in map(_LONE_WORD.fullmatch, value.split()) if found]
 
 
 def _longest_run(given: Iterable[str], missing: Container[str]) -> int:
-    """The largest number of words without an option or another argument between them.
+    """Return the largest number of words that no option or other argument separates.
 
-    A word is not counted if it is the name of a file, as `test` may be, and does not end the run.
+    A word that is the name of a file, as `test` may be, is not counted but does not end the run.
     """
     longest = run = 0
     for value in given:
@@ -101,6 +101,6 @@ def _longest_run(given: Iterable[str], missing: Container[str]) -> int:
 
 
 def _repeats(message: str, words: Iterable[str]) -> bool:
-    """Return True if the message contains one of the words. Line ends may be escaped."""
+    """Return True if the message contains one of the words. Line breaks in it may be escaped."""
     choices = "|".join(map(re.escape, words))
     return re.search(rf"(?<![^\W\d_])(?:{choices})(?!{_LETTER})", re.sub(r"\\[nrt]", " ", message)) is not None

@@ -1,4 +1,4 @@
-"""`spvfilter wallet`: balance, coins and history from a wallet's database, without a network."""
+"""`spvfilter wallet`: balance, coins and history from a wallet's database, offline."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
 else:
     datetime = deferred("datetime")
 
-_PAGE = 500  # rows read in one batch
-_LABEL_SIZE = 24  # characters of a label in a table
+_PAGE = 500  # number of rows read in one batch
+_LABEL_SIZE = 24  # most characters of a label that a table shows
 Row = TypeVar("Row", Coin, HistoryEntry)
 Show = Callable[[Page, WalletStore, argparse.Namespace, str], None]
-"""A function that prints one view of a wallet, in the format that the last argument names."""
+"""A function that prints one view of a wallet. Its last argument is the format."""
 
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Show a wallet from the database that `spvfilter watch --db FILE` keeps. This uses no network, and `watch` may"
-        " run at the same time. Tables are in BTC; JSON lines and CSV are in satoshi and have more columns."
-        " Confirmations count from the last header in the database. If blocks were not searched, standard error names"
-        " them."
+        "Show a wallet from the database that `spvfilter watch --db FILE` keeps. This works offline, and `watch` may"
+        " be running at the same time. Tables are in BTC; JSON lines and CSV are in satoshi and have more columns."
+        " Confirmations are counted from the last header in the database. If any blocks were not searched, standard"
+        " error names them."
     )
     balance = parser.add_action(
         "balance",
         "show the balance",
-        "Show the balance. Confirmed: unspent outputs in blocks. Immature: outputs of coinbases with fewer"
-        " than 100 confirmations. Pending: outputs of unconfirmed transactions (pending_in), less outputs in"
-        " blocks that unconfirmed transactions spend (pending_out). Total: the sum of these three. Spendable:"
-        " the part of confirmed that is not frozen and that none of the wallet's own unconfirmed transactions"
-        " spends. Trusted_pending: the part of pending_in that the wallet's own transactions created, if all"
-        " their inputs belong to the wallet.",
+        "Show the balance. Confirmed: unspent outputs in blocks. Immature: coinbase outputs with fewer than 100"
+        " confirmations. Pending: outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
+        " unconfirmed transactions spend (pending_out). Total: the sum of these three. Spendable: the part of"
+        " confirmed that is not frozen and that none of the wallet's own unconfirmed transactions spends."
+        " Trusted_pending: the part of pending_in from the wallet's own transactions whose inputs all belong to the"
+        " wallet.",
     )
     coins = parser.add_action(
         "coins",
         "list unspent outputs",
-        "List unspent outputs, confirmed and pending, the newest first. State: spendable; pending: no block contains"
-        " it; immature: of a coinbase with fewer than 100 confirmations; being spent: by an unconfirmed transaction;"
-        " frozen: by a program or by imported labels. The number of the label of a silent payment address is shown if"
-        " one was paid; 0 is the wallet's change.",
+        "List unspent outputs, confirmed and pending, the newest first. State: spendable; pending (no block contains"
+        " it); immature (from a coinbase with fewer than 100 confirmations); being spent (by an unconfirmed"
+        " transaction); frozen (by a program or by imported labels). If a labeled silent payment address was paid, the"
+        " number of the label is shown; 0 is the wallet's change.",
     )
     history = parser.add_action(
         "history", "list transactions", "List the wallet's transactions with their status, the newest first."
@@ -69,20 +69,20 @@ def configure(parser: Parser) -> None:
     address = parser.add_action(
         "address",
         "show the next unused address",
-        "Show a keychain's lowest address that was never paid and that `reveal` never gave out.",
+        "Show a keychain's lowest address that has never been paid or given out by `reveal`.",
     )
     revealing = parser.add_action(
         "reveal",
         "give out a new address",
-        "Print the first address above all revealed and used ones, for an invoice. The database records it as"
-        " revealed, so it is never given out again. No client may use the database at the same time.",
+        "Print a new address for an invoice: the first above all addresses that were revealed or paid. The database"
+        " records it as revealed, so it is never given out again. No client may use the database at the same time.",
     )
     keychains = parser.add_action(
         "keychains",
         "list keychains",
-        "List the watched descriptors. Used is the number of addresses that were paid. Window is the number of"
-        " watched addresses, from index 0 on. Lookahead, in JSON lines and CSV, is the minimum number of watched"
-        " addresses beyond the last used or revealed one.",
+        "List the watched descriptors. Used is the number of addresses that were paid. Window is the number of watched"
+        " addresses, starting at index 0. Lookahead, in JSON lines and CSV, is the minimum number of watched addresses"
+        " beyond the last used or revealed one.",
     )
     accounts = parser.add_action(
         "accounts",
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     if args.show is None:
         reveal(page, args, format_of(args.format, page))
         return 0
-    with WalletStore.open(args.db) as wallet, wallet.moment():  # all pages of rows belong to one commit
+    with WalletStore.open(args.db) as wallet, wallet.moment():  # all pages of rows come from the same commit
         args.show(page, wallet, args, format_of(args.format, page))
         for line in left_out(wallet) if args.show is not _tx else ():
             complain(line)
@@ -165,7 +165,7 @@ def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
 
 
 def _note_unused_label(wallet: WalletStore, args: argparse.Namespace) -> None:
-    """Warn if no transaction concerns an entry with the label, which may be misspelled."""
+    """Warn if no transaction concerns an entry with this label, because the label may be misspelled."""
     if args.label is not None and not wallet.history(label=args.label, limit=1):
         complain(f"no transaction has the label {args.label[:100]!r}: write a label exactly as the watch list does")
 
@@ -202,7 +202,7 @@ def _accounts(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen:
 
 
 def _all(view: Callable[..., list[Row]], args: argparse.Namespace) -> Iterator[Row]:
-    """Yield all rows of a view of the wallet, and read them page by page."""
+    """Yield all rows of a view of the wallet, reading them page by page."""
     before: str | None = None
     chosen = {"label": args.label, "keychain": args.keychain, "account": args.account}
     while page := view(**chosen, limit=_PAGE, before=before):
@@ -216,7 +216,9 @@ def _entry(wallet: WalletStore, text: str) -> HistoryEntry:
     except ValueError:
         txid = b""
     if len(txid) != 32:
-        raise ParameterError(f"a txid must be 64 hex digits, but this argument has {counted(len(text), 'character')}")
+        raise ParameterError(
+            f"a txid must be 64 hex digits, but this argument is {counted(len(text), 'character')} long"
+        )
     entry = wallet.transaction(txid)
     if entry is None:
         raise ParameterError("the wallet has no transaction with this txid")

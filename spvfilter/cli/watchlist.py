@@ -1,4 +1,4 @@
-"""`spvfilter watchlist`: compile a watch list, so that long lists load instantly, and verify such a file."""
+"""`spvfilter watchlist`: compile a watch list, so that long lists load instantly, and verify compiled lists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def configure(parser: Parser) -> None:
         "verify",
         "read a whole compiled list and report damage",
         "Read a whole compiled watch list. Do this once for a file from somebody else, because an attacker can hide"
-        " entries in it and a scan does not notice that. The command needs as much memory as the file is large.",
+        " entries in it without a scan noticing. The command needs as much memory as the size of the file.",
     )
     verifying.add_argument("file", metavar="FILE", help="the compiled watch list")
     verifying.set_defaults(act=_verify)
@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> None:
     output = Path(args.output)
     if args.list != "-" and output.exists() and output.samefile(args.list):
-        raise ParameterError(f"{args.output}: this would overwrite the watch list itself: name another file with -o")
+        raise ParameterError(
+            f"{args.output}: this would overwrite the watch list itself: choose a different file with -o"
+        )
     watch = watch_list(args.network, args.list, (), strict=False, max_derivations=MAX_DERIVATIONS, allows_patterns=True)
     watch.compile(output)
     complain(f"{_entries(len(watch))} compiled to {args.output}, {output.stat().st_size:,} bytes")

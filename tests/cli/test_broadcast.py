@@ -214,8 +214,11 @@ def test_database_in_use_names_the_process(node: NodeProcess, db: Path) -> None:
         (["zz", "--connect", "h:1"], "the argument, 2 characters, is neither an existing file nor hex digits"),
         ([WIF, "--connect", "h:1"], "the argument, 52 characters, is neither an existing file nor hex digits"),
         (["TX"], "no node to connect to: give --connect HOST:PORT, or --discover"),
-        (["TX", "--connect", "h:1", "--private"], "--private needs a node on a second host, which confirms the first"),
-        (["TX", "--connect", "h:1"], "w.db: there is no such database: create one with spvfilter watch --db w.db"),
+        (
+            ["TX", "--connect", "h:1", "--private"],
+            "--private needs a node on a second host, to confirm that the first relays it",
+        ),
+        (["TX", "--connect", "h:1"], "there is no database at w.db: create one with spvfilter watch --db w.db"),
         (
             ["TX", "--connect", "h:1", "--timeout", "0"],
             "argument --timeout: expected a number of seconds above 0 and up to 86400, not 0",

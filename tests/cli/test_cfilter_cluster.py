@@ -138,7 +138,7 @@ def test_a_block_without_spends_needs_no_other_block(tmp_path: Path) -> None:
     [
         (["--dask", "tcp://127.0.0.1:1"], "--dask needs --out DIR"),
         (["--out", "x"], "--out DIR needs --dask"),
-        (["--dask", "tcp://127.0.0.1:1", "--out", "x", "--undo", "off"], "leave out --prevouts and --undo off"),
+        (["--dask", "tcp://127.0.0.1:1", "--out", "x", "--undo", "off"], "omit --prevouts and --undo off"),
     ],
 )
 def test_contradictory_options_are_named(

@@ -140,7 +140,10 @@ def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "few", "--undo", "off", *chosen)
     assert (ran.code, "undo record" in ran.err) == (0, False)
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "few", "--columns", "outputs:index")
-    assert (ran.code, "few holds another export: its table outputs is value, not index. Use" in ran.err) == (2, True)
+    assert (ran.code, "few holds a different export: its table outputs is value, not index. Use" in ran.err) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.few(1)
@@ -205,7 +208,7 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--coins")
     assert ran.code == 2
     assert ran.err.startswith(
-        "spvfilter: coins and balances need all blocks from the genesis block on: expected height 1, found height 100"
+        "spvfilter: coins and balances need every block since the genesis block: expected height 1, found height 100"
     )
 
 
@@ -218,17 +221,17 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
         (("--columns", "inputs:amount"), "no column 'amount' in the table inputs"),
         (("--columns", "inputs:value,value"), "column value of table inputs is named twice"),
         (("--columns", "inputs:"), "no column '' in the table inputs"),
-        (("--columns", "inputs", "inputs:value"), "--columns names the table inputs twice"),
+        (("--columns", "inputs", "inputs:value"), "--columns lists the table inputs twice"),
         (("--dask", "tcp://127.0.0.1:1", "--processes", "2"), "--dask and --processes cannot be combined"),
-        (("--processes", "2", "--jobs", "2"), "--jobs sets the number of threads: leave it out"),
-        (("--dask", "tcp://127.0.0.1:1", "--jobs", "2"), "--jobs sets the number of threads: leave it out"),
+        (("--processes", "2", "--jobs", "2"), "--jobs sets the number of threads: omit it"),
+        (("--dask", "tcp://127.0.0.1:1", "--jobs", "2"), "--jobs sets the number of threads: omit it"),
         (("-",), "-: export needs files that it can read again"),
         (("blk00000.dat.gz",), "blk00000.dat.gz: export needs files that it can read again"),
         (("--out", "s3://bucket/x"), "--out takes a local path, not a URL"),
         (("--on-workers", "blocks"), "--on-workers PATH replaces all other PATHs"),
         (("--every", "5"), "--every sets the time between checks for new blocks: it needs --follow"),
         (("--zmq", "tcp://127.0.0.1:1"), "--zmq announces new blocks: it needs --follow"),
-        (("--follow", "--to-height", "150"), "--follow runs until it is interrupted: leave --to-height"),
+        (("--follow", "--to-height", "150"), "--follow runs until it is interrupted: omit --to-height"),
         (("--from-height", "9", "--to-height", "8"), "a range from height 9 to 8 contains no blocks"),
     ],
 )

@@ -126,7 +126,12 @@ def test_a_secret_may_be_hex_digits(run: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "0 bytes"), (b"only fifteen by", "15 bytes"), (b"00" * 15 + b"\n", "15 bytes"), (bytes(4097), "more than")],
+    [
+        (b"", "0 bytes"),
+        (b"only fifteen by", "15 bytes"),
+        (b"00" * 15 + b"\n", "15 bytes"),
+        (bytes(4097), "the file is longer than 4,096 bytes"),
+    ],
 )
 def test_a_bad_secret_is_refused_and_not_repeated(run: Any, tmp_path: Path, content: bytes, said: str) -> None:
     path = secret_file(tmp_path, content)
@@ -178,7 +183,7 @@ def test_a_database_of_another_network_is_refused(run: Any, tmp_path: Path) -> N
     for network in ("signet", "mainnet"):
         ran = run("filterload", "--db", path, "--network", network)
         assert (ran.code, ran.out) == (2, "")
-        said = f"--network {network} contradicts {path}, which is a database of regtest: leave --network out"
+        said = f"--network {network} contradicts {path}, which is a regtest database: omit --network"
         assert ran.err == f"spvfilter: {said}\n"
 
 

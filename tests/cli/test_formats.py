@@ -87,13 +87,13 @@ def test_rows_in_a_file_are_json_lines(run: Any, commands: dict[str, list[object
 def test_quiet_leaves_only_rows(run: Any, commands: dict[str, list[object]]) -> None:
     ran = run("scan", *commands["scan"], "--quiet", "--format", "table")
     assert (ran.code, ran.err, "Totals" in ran.out) == (0, "", False)
-    assert "do not print totals and the summary" in run("scan", "--help").out.replace("\n" + " " * 24, " ")
+    assert "do not print the totals and the summary" in run("scan", "--help").out.replace("\n" + " " * 24, " ")
 
 
 @pytest.mark.parametrize("argv", [["privacy", "--probes", 0], ["cfilter", "export"]])
 def test_a_network_that_contradicts_the_database_is_refused(run: Any, db: Path, argv: list[object]) -> None:
     ran = run(*argv, "--db", db, "--network", "signet")
-    said = f"spvfilter: --network signet contradicts {db}, which is a database of regtest: leave --network out\n"
+    said = f"spvfilter: --network signet contradicts {db}, which is a regtest database: omit --network\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 

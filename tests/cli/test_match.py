@@ -339,9 +339,9 @@ async def test_silent_publisher_is_reported(tmp_path: Path) -> None:
     async with matching(address, code=code) as child:
         assert child.stderr is not None
         waiting, told = [(await child.stderr.readline()).decode() for _ in range(2)]
-        assert waiting == f"spvfilter: waiting for transactions of {address}; Ctrl-C ends\n"
+        assert waiting == f"spvfilter: waiting for transactions from {address}; press Ctrl-C to stop\n"
         assert told.startswith(
-            f"spvfilter: {address}: no transaction yet. The node must run with -zmqpubrawtx={address}"
+            f"spvfilter: {address}: no transaction yet. The node must be running with -zmqpubrawtx={address}"
         )
 
 
@@ -368,7 +368,7 @@ async def test_mempool_is_followed_without_zmq(core: CoreNode) -> None:
         core.mempool[txid(PAYMENTS[1])] = PAYMENTS[1]
         assert await line(child) == payment(1)
         waiting, summary, _ = await interrupted(child)
-        assert waiting == f"spvfilter: waiting for transactions of {core.url}; Ctrl-C ends"
+        assert waiting == f"spvfilter: waiting for transactions from {core.url}; press Ctrl-C to stop"
         assert "2 transactions" in summary
 
 
@@ -406,7 +406,7 @@ async def test_relayed_transactions_are_matched() -> None:
         (["123", *WATCHED], "a SOURCE has an odd number of hex digits: 3"),
         (["00", *WATCHED], "a SOURCE in hex: not a transaction: version at byte 0"),
         (["BLOCK", *WATCHED], "a SOURCE in hex: a block, not a transaction"),
-        (["TXID", *WATCHED], "a SOURCE in hex: 32 bytes: perhaps the id of a transaction, but not the transaction"),
+        (["TXID", *WATCHED], "a SOURCE in hex: 32 bytes: this may be a txid, but not the transaction"),
         (["-", "-", *WATCHED], "'-' is standard input: give it only once"),
         (["-", "--watch", "-"], "'-' is standard input: --watch and the input to search cannot both be '-'"),
         (["-", "--filter", "-"], "'-' is standard input: --filter and a SOURCE cannot both be '-'"),
@@ -429,16 +429,16 @@ async def test_relayed_transactions_are_matched() -> None:
         (["TX", "--cookie", "x", *WATCHED], "--cookie is for the mempool of a node"),
         (["TX", "--user", "x", *WATCHED], "--user is for the mempool of a node"),
         (["TX", "--proxy", "socks5://127.0.0.1:1", *WATCHED], "--proxy is for peers: give p2p://HOST:PORT as a SOURCE"),
-        (["TX", "--filter", "00", "--address", ADDRESS], "--filter cannot be combined with --watch and --address"),
+        (["TX", "--filter", "00", "--address", ADDRESS], "--filter cannot be combined with --watch or --address"),
         (["TX", "--filter", "zz"], "--filter: the argument, 2 characters, is neither an existing file nor hex digits"),
         (["TX", "--filter", WIF], "--filter: the argument, 52 characters, is neither an existing file nor hex digits"),
         (["TX", "--filter", "00"], "--filter is not a filterload: "),
         (["TX", "--filter", "empty"], "--filter: the input is empty"),
-        (["TX", "--filter", "large"], "--filter: more than 200,000 bytes, so it is not a filterload"),
+        (["TX", "--filter", "large"], "--filter: the input is longer than 200,000 bytes, so it is not a filterload"),
         (["http://127.0.0.1:1", "--cookie", "x", "--user", "y", *WATCHED], "--cookie and --user cannot be combined"),
         (
             ["http://a:1", "http://b:1", "--cookie", "x", *WATCHED],
-            "--cookie and --user are for one node: give one http://",
+            "--cookie and --user are for one node: give only one http://",
         ),
         (["TX", "--watch", "empty"], "empty has no entries: write one on each line"),
         (["blk", *WATCHED], "blk: these are blocks of regtest, not transactions"),

@@ -24,12 +24,12 @@ def test_problems_are_grouped_by_file_and_kind() -> None:
     assert not problems
     for at in (8, 300, 4_000):
         problems.add(f"{FILE} at byte {at}: the block is damaged")
-        problems.add(f"{FILE}: the undo record at byte {at} fits no block that follows {at:064x}")
+        problems.add(f"{FILE}: the undo record at byte {at} matches no block that follows {at:064x}")
     problems.add("blocks/blk00001.dat at byte 8: the block is damaged")
     problems.add(f"{FILE}: the file is empty")
     assert list(problems.lines()) == [
         f"{FILE} at byte 8: the block is damaged (and 2 more problems of this kind in this file)",
-        f"{FILE}: the undo record at byte 8 fits no block that follows {8:064x}"
+        f"{FILE}: the undo record at byte 8 matches no block that follows {8:064x}"
         " (and 2 more problems of this kind in this file)",
         "blocks/blk00001.dat at byte 8: the block is damaged",
         f"{FILE}: the file is empty",

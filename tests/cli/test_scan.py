@@ -202,7 +202,8 @@ def test_unreadable_files_are_named_and_exit_code_is_1(run: Any, block_file: Pat
     assert problems == [
         f"spvfilter: {tmp_path / 'empty.raw'}: the file is empty",
         f"spvfilter: {missing}: No such file or directory",
-        f"spvfilter: {tmp_path / 'foreign.dat'}: these are blocks of mainnet, not of regtest: choose that network",
+        f"spvfilter: {tmp_path / 'foreign.dat'}: these are mainnet blocks, but the network is regtest:"
+        " choose mainnet instead",
     ]
 
 

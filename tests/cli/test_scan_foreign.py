@@ -27,14 +27,14 @@ def test_file_of_another_network_is_a_problem(run: Any, tmp_path: Path, as_hex: 
         (tmp_path / f"{name}.blk").write_bytes(raw.hex().encode() if as_hex else raw)
     ran = run("scan", tmp_path / "good.blk", *options)
     assert ran.code == 0
-    assert "took 1 block of an unknown network as blocks of mainnet; use --network to choose another\n" in ran.err
+    assert "took 1 block of unknown network to be from mainnet; use --network to choose another\n" in ran.err
     ran = run("scan", tmp_path / "other.blk", *options)
     assert (ran.code, ran.out) == (2, "")
     assert "other.blk: the block after the genesis block of regtest, not of mainnet" in ran.err
     ran = run("scan", tmp_path, *options, "--out", tmp_path / "out")
     assert ran.code == 1
     assert "of regtest, not of mainnet" in ran.err
-    assert "as blocks of mainnet; use --network to choose another" in ran.err
+    assert "to be from mainnet; use --network to choose another" in ran.err
 
 
 CUSTOM = Network.signet("51")
@@ -79,7 +79,7 @@ def test_default_signet_is_not_a_custom_one(run: Any, tmp_path: Path) -> None:
     path.write_bytes(genesis(SIGNET.magic))
     ran = run("scan", path, *ON_SIGNET, "--signet-challenge", "51")
     assert ran.code == 2
-    assert "these are blocks of signet, not of signet:51" in ran.err
+    assert "these are signet blocks, but the network is signet:51" in ran.err
 
 
 @pytest.mark.parametrize(

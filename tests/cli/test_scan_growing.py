@@ -138,7 +138,7 @@ async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFix
     with pytest.raises(asyncio.CancelledError):
         await showing
     assert capsys.readouterr().err == (
-        "spvfilter: stopping: the command waits a few seconds for its running work. The finished parts are kept in"
+        "spvfilter: stopping: waiting a few seconds for work in progress. The finished parts are kept in"
         " found: run the same command again to continue\n"
     )
 
@@ -151,7 +151,7 @@ async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFix
         (["--out", "OUT", "--every", "5"], "--every sets the time between checks for new blocks: it needs --follow"),
         (["--out", "OUT", "--zmq", "tcp://127.0.0.1:1"], "--zmq announces new blocks: it needs --follow"),
         (["--out", "OUT", "--follow", "--every", "0"], "from 1 to 86400"),
-        (["--out", "OUT", "--follow", "--to-height", "5"], "--follow runs until it is interrupted: leave --to-height"),
+        (["--out", "OUT", "--follow", "--to-height", "5"], "--follow runs until it is interrupted: omit --to-height"),
         (["--out", "OUT", "--follow", "--remove-parts"], "--follow needs the parts that --remove-parts deletes"),
     ],
 )
@@ -358,6 +358,6 @@ def test_pruned_blocks_that_must_be_searched_again_are_named(run: Callable[..., 
     prune(growing, 0)
     ran = run(*words)
     assert ran.code == 1
-    assert "not searched again: heights 100 to 119; their blocks are pruned" in ran.err
+    assert "not searched again: heights 100 to 119; their blocks have been pruned" in ran.err
     assert json.loads((tmp_path / "report.json").read_text())["not_searched"] == [[100, 119]]
     assert run(*words, "--allow-gaps").code == 0

@@ -55,7 +55,7 @@ def test_blocks_come_as_lines_of_hex_on_standard_input(chain: Sequence[bytes]) -
     [
         (b"", "found no blocks in standard input"),
         (b"\xff\xfe12", "neither lines of hex nor a blk*.dat"),
-        (MAINNET.magic + bytes(200), "these are blocks of mainnet, not of regtest"),
+        (MAINNET.magic + bytes(200), "these are mainnet blocks, but the network is regtest"),
         (REGTEST.magic + b"\xff\xff\xff\xff", "no block record of regtest at byte 0"),
         (b"\x1f\x8b\x08garbage", "the compressed stream is damaged"),
         (b"\x28\xb5\x2f\xfd", CUT_ZSTD),

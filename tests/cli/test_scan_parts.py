@@ -92,7 +92,7 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
         (["--processes", "2"], "need --out DIR"),
         (["--format", "parquet"], "need --out DIR"),
         (["--binary"], "need --out DIR"),
-        (["--out", "OUT", "--binary"], "--binary is for Parquet: add --format parquet, or leave --binary out"),
+        (["--out", "OUT", "--binary"], "--binary is for Parquet: add --format parquet, or omit --binary"),
         (["--out", "OUT", "--processes", "0"], "from 1 to 256"),
         (["--from-height", "9", "--to-height", "8"], "contains no blocks"),
         (["--from-date", "tomorrow"], "expected a day"),

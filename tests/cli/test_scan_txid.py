@@ -146,15 +146,15 @@ def test_a_bad_file_is_one_line(scan: Any, tmp_path: Path, text: bytes, message:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--address", "x"], "leave --address out"),
-        (["--watch", "list"], "leave --watch out"),
-        (["--out", "found"], "leave --out out"),
-        (["--totals", "totals.csv"], "leave --totals out"),
-        (["--follow", "--out", "found"], "leave --out out"),
-        (["--dask", "tcp://127.0.0.1:1"], "leave --dask out"),
-        (["--processes", "2"], "leave --processes out"),
-        (["--with-transactions"], "leave --with-transactions out"),
-        (["--undo", "require"], "leave --undo require out"),
+        (["--address", "x"], "omit --address"),
+        (["--watch", "list"], "omit --watch"),
+        (["--out", "found"], "omit --out"),
+        (["--totals", "totals.csv"], "omit --totals"),
+        (["--follow", "--out", "found"], "omit --out"),
+        (["--dask", "tcp://127.0.0.1:1"], "omit --dask"),
+        (["--processes", "2"], "omit --processes"),
+        (["--with-transactions"], "omit --with-transactions"),
+        (["--undo", "require"], "omit --undo require"),
     ],
 )
 def test_other_questions_are_refused(scan: Any, more: list[str], message: str) -> None:
@@ -206,7 +206,7 @@ def test_blocks_that_a_node_lacks_are_named(run: Any, tmp_path: Path) -> None:
 
 def test_a_node_that_is_followed_is_refused(run: Any) -> None:
     ran = run("scan", "http://127.0.0.1:1", "--txid", "txids", "--follow")
-    assert (ran.code, "leave --follow out, and run the command again later" in ran.err) == (2, True)
+    assert (ran.code, "omit --follow, and run the command again later" in ran.err) == (2, True)
 
 
 def test_the_output_overwrites_no_list_of_txids(scan: Any, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_transaction_by_its_txid(run: Any, path: Path) -> None:
     ("arguments", "said"),
     [
         (["tx"], "the following arguments are required: TXID (see 'spvfilter wallet tx --help')"),
-        (["tx", "12"], "a txid must be 64 hex digits, but this argument has 2 characters"),
+        (["tx", "12"], "a txid must be 64 hex digits, but this argument is 2 characters long"),
         (["tx", "zz" * 32], "a txid must be 64 hex digits"),
         (["balance", "12"], "1 argument too many (see 'spvfilter wallet balance --help')"),
         (["tx", "00" * 32, "--limit", "3"], "unknown option --limit"),

@@ -39,16 +39,16 @@ Action = Callable[[FilterStorage, argparse.Namespace], int | None]
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Bloom filters of lines. A filter never misses a line that was added, but it also reports a few other lines."
-        " INPUT is a file, or - for standard input, which is also the default."
-        " A filter file is replaced as a whole at the end, so several simultaneous writers need --redis."
+        "Bloom filters of lines. A filter never misses a line that was added, but it also reports a few lines that"
+        " were not. INPUT is a file, or - for standard input, which is also the default. A filter file is replaced as"
+        " a whole at the end, so use --redis if several writers work at the same time."
     )
     create = parser.add_action(
         "create",
         "make a filter",
         "Make a filter and add the lines of every INPUT. To add none, give /dev/null. A filter needs --capacity and"
-        " --fp-rate. --static needs no --capacity. Its rate is 2^-8, 2^-16 or 2^-32: the highest that is at most"
-        " --fp-rate, by default 2^-8 (0.39 %).",
+        " --fp-rate, but a --static one needs neither. Its rate is 2^-8, 2^-16 or 2^-32: the highest that does not"
+        " exceed --fp-rate, by default 2^-8 (0.39 %).",
     )
     create.add_argument("filter", metavar="FILTER", help="the file to make")
     _add_inputs(create, "lines to add")
@@ -56,8 +56,8 @@ def configure(parser: Parser) -> None:
     _add_kind(create).add_argument(
         "--static",
         action="store_true",
-        help="make a filter of lines that do not change. From 1,000 lines on, it is smaller than others with the same"
-        " rate. Building it takes 24 bytes of memory per line",
+        help="make a filter of lines that do not change. With 1,000 lines or more, it is smaller than the other kinds"
+        " at the same rate. Building it takes 24 bytes of memory per line",
     )
     _add_on_full(create)
     _add_force(create)
@@ -77,8 +77,8 @@ def configure(parser: Parser) -> None:
         "remove",
         "remove lines from a counting filter",
         "Remove the lines of the INPUTs, once each, from a filter that create --counting made. A line that is not in"
-        " the filter changes nothing, and the exit code is 1. Remove only lines that were added: the removal of a false"
-        " positive damages other lines.",
+        " the filter changes nothing, and the exit code is 1. Remove only lines that you added: removing a false"
+        " positive can make the filter miss other lines.",
     )
     remove.add_argument("filter", metavar="FILTER")
     _add_inputs(remove, "lines to remove")
@@ -89,17 +89,19 @@ def configure(parser: Parser) -> None:
     check.add_argument("filter", metavar="FILTER", help="a filter, or a file of pybloomfiltermmap3")
     _add_inputs(check, "lines to look up")
     check.add_argument("--invert", action="store_true", help="print the lines that are certainly not in it")
-    check.add_argument("--allow", metavar="FILE", help="lines, or a filter of lines, to treat as not in it")
+    check.add_argument(
+        "--allow", metavar="FILE", help="lines, or a filter of lines, to treat as if they were not in it"
+    )
 
     dedupe = parser.add_action(
         "dedupe",
         "print each line once",
-        "Print each line the first time it occurs. FILTER keeps the lines for later runs; --capacity creates it if it"
-        " does not exist. Without FILTER the lines are kept in memory. A new filter is scalable; with --hash-funcs it"
-        " has room for N lines.",
+        "Print each line the first time it occurs. FILTER remembers the lines for later runs; --capacity creates it if"
+        " it does not exist. Without FILTER, the lines are remembered in memory. A new filter grows as needed, but"
+        " with --hash-funcs its size is fixed, with room for N lines.",
     )
     dedupe.add_argument(
-        "names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if any, then files of lines"
+        "names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if you want one, then files of lines"
     )
     _add_null(dedupe)
     _add_shape(dedupe, required=False, defaults=(f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}"))
@@ -116,7 +118,7 @@ def configure(parser: Parser) -> None:
         action.add_argument(
             "--redis",
             metavar="URL",
-            help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path",
+            help="keep filters in Redis, with FILTER as the key: redis://host:port/0 or unix:///path",
         )
         action.set_defaults(perform=perform)
 
@@ -124,7 +126,7 @@ def configure(parser: Parser) -> None:
         "size",
         "compute the size of a filter",
         "Compute the size and the expected rates of a plain, a counting, a scalable and a static filter. Give two of"
-        " --capacity, --fp-rate and --bits; the third follows.",
+        " --capacity, --fp-rate and --bits; the third is computed.",
     )
     configure_size(size)
     size.set_defaults(perform=lambda store, args: show(args), redis=None)
@@ -133,13 +135,15 @@ def configure(parser: Parser) -> None:
 def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     """Add the subcommands that work on whole filters."""
     info = parser.add_action(
-        "info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters."
+        "info", "describe filters", "Print the size, hash functions, fill and false-positive rate of filters."
     )
     info.add_argument("filters", metavar="FILTER", nargs="+", help="filters, or files of pybloomfiltermmap3")
     add_format(info)
 
     merge = parser.add_action(
-        "merge", "unite filters", "Make a filter from the lines of several FILTERs, all made with the same options."
+        "merge",
+        "merge filters",
+        "Make a filter that contains the lines of several FILTERs, all made with the same options.",
     )
     merge.add_argument("filters", metavar="FILTER", nargs="+")
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
@@ -148,9 +152,9 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     dump = parser.add_action(
         "dump",
         "write a filter's raw bits or counters",
-        "Write the bits or 4-bit counters of a filter without header and checksum, for other programs. Bit b is 1 << (b"
-        " & 7) of byte b >> 3. The first of two counters in a byte is the low half. The options for load go to"
-        " standard error.",
+        "Write the bits or 4-bit counters of a filter without a header or checksum, for other programs. Bit b is 1 <<"
+        " (b & 7) of byte b >> 3. The first of the two counters in a byte is the low half. The options that load needs"
+        " are printed to standard error.",
     )
     dump.add_argument("filter", metavar="FILTER")
     dump.add_argument("--output", metavar="FILE", help="a new file; default: standard output")
@@ -160,8 +164,8 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
         "load",
         "make a filter from raw bits or counters",
         "Make a filter from bits or counters that dump wrote. Give the options that the filter was made with:"
-        " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options that give the same size go unnoticed, and"
-        " the filter then misses lines.",
+        " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options that give the same size go unnoticed,"
+        " but then the filter misses lines.",
     )
     load.add_argument("filter", metavar="FILTER", help="the filter to make")
     load.add_argument(
@@ -169,7 +173,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     )
     _add_shape(load, required=False)
     load.add_argument(
-        "--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, in place of --capacity"
+        "--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, instead of --capacity"
     )
     load.add_argument("--counting", action="store_true", help="RAW contains counters")
     _add_counter_bits(load)
@@ -188,8 +192,8 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     export = parser.add_action(
         "export",
         "write a filter for another library",
-        "Write a filter in the format of another library. The filter must have the hash functions of that library, as"
-        " imported filters have.",
+        "Write a filter in the format of another library. The filter must use that library's hash functions, as"
+        " imported filters do.",
     )
     configure_export(export)
     _add_force(export, "replace an existing file")
@@ -203,7 +207,7 @@ def _add_inputs(parser: Parser, help: str) -> None:
 
 
 def _add_null(parser: Parser) -> None:
-    parser.add_argument("-0", "--null", action="store_true", help="lines end with NUL instead of newline")
+    parser.add_argument("-0", "--null", action="store_true", help="lines end with NUL instead of a newline")
 
 
 def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("", "")) -> None:
@@ -219,7 +223,7 @@ def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("
         metavar="P",
         type=probability,
         required=required,
-        help=f"false-positive rate: the share of other lines that a filter with N lines reports{defaults[1]}",
+        help=f"false-positive rate: the share of lines not added that a filter with N lines reports{defaults[1]}",
     )
     parser.add_argument(
         "--hash-funcs",
@@ -228,7 +232,7 @@ def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("
         help="number of hash functions; default: the best for P",
     )
     parser.add_argument(
-        "--key", metavar="HEX|random", type=_key, help="16-byte secret, needed where an attacker may choose lines"
+        "--key", metavar="HEX|random", type=_key, help="16-byte secret; needed if an attacker can choose the lines"
     )
 
 
@@ -251,8 +255,8 @@ def _add_counter_bits(parser: Parser) -> None:
         "--counter-bits",
         type=int,
         choices=tuple(COUNTER_KINDS),
-        help="with --counting: size of a counter, which limits how often a line can be counted; default: 4, for up"
-        " to 15 times",
+        help="with --counting: size of a counter in bits, which limits how often a line can be counted; default: 4, for"
+        " up to 15 times",
     )
 
 
@@ -283,7 +287,7 @@ def run(args: argparse.Namespace) -> int:
                 " warn)"
             )
             raise SourceError(
-                f"{store.name} is full: it was made for {error.capacity} lines, contains {error.count}, and its"
+                f"{store.name} is full: it was made for {error.capacity} lines and contains {error.count}, and its"
                 f" false-positive rate is {error.fp_rate:.3g}: {advice}"
             ) from None
 
@@ -301,7 +305,7 @@ def _make(
     store: FilterStorage, name: str | None, args: argparse.Namespace, kind: FilterKind, capacity: int, fp_rate: float
 ) -> None:
     if kind is FilterKind.SCALABLE and args.hash_funcs is not None:
-        raise ParameterError("--scalable chooses the number of hash functions itself: leave --hash-funcs out")
+        raise ParameterError("--scalable chooses the number of hash functions itself: omit --hash-funcs")
     size = counter_bits(args) if kind is FilterKind.COUNTING else 4
     shape = FilterShape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args), size)
     store.create(name, shape, _hashing(args), replace="force" in args and args.force)
@@ -333,7 +337,7 @@ def _create(store: FilterStorage, args: argparse.Namespace) -> None:
 def _create_static(store: FilterStorage, args: argparse.Namespace) -> None:
     for option in ("capacity", "hash_funcs"):
         if getattr(args, option) is not None:
-            raise ParameterError(f"--static counts the lines itself: leave --{option.replace('_', '-')} out")
+            raise ParameterError(f"--static counts the lines itself: omit --{option.replace('_', '-')}")
     rate = 2.0**-8 if args.fp_rate is None else args.fp_rate
     bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
     if bits is None:
@@ -364,20 +368,20 @@ def _add(store: FilterStorage, args: argparse.Namespace) -> None:
         raise SourceError(f"{store.absent(args.filter)}: give --capacity and --fp-rate to create it")
     _open_or_make(store, args.filter, args, chosen, args.fp_rate)
     if chosen is not FilterKind.PLAIN and chosen is not store.asked().kind:
-        raise ParameterError(f"{store.name} is a {store.asked().kind.value}: leave --{chosen.name.lower()} out")
+        raise ParameterError(f"{store.name} is a {store.asked().kind.value}: omit --{chosen.name.lower()}")
     _fill(store, keys)
 
 
 def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: FilterKind, fp_rate: float) -> None:
     """Open the existing filter to change it, or make a new filter.
 
-    Raises ParameterError if the filter exists and was made with other options.
+    Raises ParameterError if the filter exists and was made with different options.
     """
     if not store.exists(name):
         try:
             _make(store, name, args, kind, args.capacity, fp_rate)
         except SourceError:
-            if not store.exists(name):  # if it exists now, another writer to Redis was faster
+            if not store.exists(name):  # if it exists now, another writer to Redis created it first
                 raise
         else:
             made = "scalable filter that begins with" if kind is FilterKind.SCALABLE else "filter for"
@@ -390,17 +394,17 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
         if given is not None and given != there:
             flag = f"--{option.replace('_', '-')}"
             made = f"without {flag}" if there is None else f"with {flag} {there}, not {given}"
-            raise ParameterError(f"{name} exists and was made {made}: leave {flag} out")
+            raise ParameterError(f"{name} exists and was made {made}: omit {flag}")
     if args.key is not None and (asked.key is None or args.key not in (b"", asked.key)):
         raise ParameterError(
-            f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: leave --key out"
+            f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: omit --key"
         )
 
 
 def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
     keys = KeyLines(args.inputs, args.null)
     store.open(args.filter, change=True)
-    store.remove_many([])  # raises ParameterError unless it is a counting filter
+    store.remove_many([])  # raises ParameterError if it is not a counting filter
     seen = removed = 0
     with _progress(keys) as shown:
         for batch in keys.batches():
@@ -448,7 +452,9 @@ def _check(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
-    """Return a function that returns one byte for each line of a batch: 1 if the --allow file contains it, else 0."""
+    """Return a function that returns a byte for each line of a batch: 1 if the --allow file contains the line, else
+    0.
+    """
     if path is not None and is_filter(Path(path)):
         store = FileStorage()
         store.open(path)
@@ -481,7 +487,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
                     new = store.add_many(batch)
                     _write([key for key, first in zip(batch, new, strict=False) if first], args.null)
                 if len(new) < len(batch):
-                    store.update([batch[len(new)]])  # raises the error of the refused line
+                    store.update([batch[len(new)]])  # raises the error for the refused line
                 shown.update(keys.done, keys.total)
     finally:
         store.finish()
@@ -520,7 +526,7 @@ def _write(keys: list[bytes], nul: bool) -> None:
 
 @contextmanager
 def _progress(keys: KeyLines, *, prints: bool = False) -> Iterator[ProgressDisplay]:
-    """Show progress, unless the terminal shows lines that the user types or the command prints."""
+    """Show progress, unless the user types lines on the terminal or the command prints some there."""
     typed = "-" in keys.paths and sys.stdin is not None and sys.stdin.isatty()
     if typed or (prints and sys.stdout.isatty()):
         yield ProgressDisplay()
@@ -576,7 +582,7 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _fields(name: str, facts: FilterFacts) -> dict[str, object]:
-    """Return the facts about a filter as the fields of a JSON line."""
+    """Return facts about a filter as the fields of a JSON line."""
     return {
         "filter": name,
         "kind": facts.kind,
@@ -599,10 +605,10 @@ def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _key(text: str) -> bytes:
-    """Argument type: a SipHash key. An empty result means a random key."""
+    """Argument type: a SipHash key. An empty result stands for a random key."""
     if text == "random":
         return b""
     key = hex_bytes(text)
     if len(key) != 16:
-        raise argparse.ArgumentTypeError(f"expected a key of 16 bytes (32 hex digits), not {len(key)}")
+        raise argparse.ArgumentTypeError(f"expected a key of 16 bytes (32 hex digits), got {len(key)}")
     return key

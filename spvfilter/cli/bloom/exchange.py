@@ -1,4 +1,4 @@
-"""`spvfilter bloom import` and `export`: filter files of other libraries."""
+"""`spvfilter bloom import` and `export`: other libraries' filter files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spvfilter.cli.term.page import complain
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.kernel import Encoding
 
-_MOST = 1 << 30  # Bytes of standard input (our choice). A file has no such limit.
+_MOST = 1 << 30  # Most bytes to read from standard input (our choice). Files have no such limit.
 _WRITERS: dict[str, Callable[[BloomFilter], bytes]] = {
     "guava": write_guava,
     "redisbloom": redisbloom_bytes,
@@ -54,14 +54,14 @@ def configure_import(action: Parser) -> None:
         "--from", dest="make", metavar="LIBRARY", choices=[*_OPTIONS, _RBLOOM], required=True, help=", ".join(_OPTIONS)
     )
     action.add_argument(
-        "--funnel", metavar="FUNNEL", help="for guava: byteArray, string, integer or long, the funnel of the filter"
+        "--funnel", metavar="FUNNEL", help="for guava: the filter's funnel: byteArray, string, integer or long"
     )
-    action.add_argument("--charset", metavar="NAME", help="for guava: charset of the funnel string; only utf-8")
+    action.add_argument("--charset", metavar="NAME", help="for guava: charset of the string funnel; only utf-8")
     action.add_argument(
         "--release",
         metavar="N",
         type=int,
-        help="for cassandra: 2 to 5; for pybloom-live: 3 or 4, if the import asks for it",
+        help="for cassandra: 2 to 5; for pybloom-live: 3 or 4, if an error message asks for it",
     )
     action.add_argument("--text", action="store_true", default=None, help="the keys are text, not bytes")
 
@@ -82,10 +82,10 @@ def read_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
         raise ParameterError(f"{name} is {RBLOOM}")
     for option in ("funnel", "charset", "release", "text"):
         if getattr(args, option) is not None and option not in _OPTIONS[args.make]:
-            raise ParameterError(f"--from {args.make} does not take --{option}: leave it out")
+            raise ParameterError(f"--from {args.make} does not take --{option}: omit it")
     needed = _NEEDED.get(args.make)
     if needed is not None and getattr(args, needed) is None:
-        raise ParameterError(f"a file of {args.make} does not contain its {needed}: give --{needed}; see --help")
+        raise ParameterError(f"a {args.make} file does not contain its {needed}: give --{needed}; see --help")
     try:
         made = _parsed(args, _read(args.foreign))
     except FormatError as error:

@@ -1,4 +1,4 @@
-"""Input of `spvfilter bloom`: keys from files or standard input, one per line or separated by NUL."""
+"""Input of `spvfilter bloom`: keys from files or standard input, one per line or terminated by NUL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spvfilter.cli.bloom.storage import READABLE
 from spvfilter.errors import SourceError
 
 CHUNK = 1 << 16
-"""Largest number of bytes of one read: the capacity of a pipe on Linux."""
+"""Most bytes to read at a time: the capacity of a pipe on Linux."""
 MAX_KEY = 64 << 20
 """Largest size of a key in bytes (our choice)."""
 
@@ -24,8 +24,8 @@ class KeyLines:
     """The keys in files or on standard input, in batches as they arrive.
 
     Without paths, and for the path "-", keys come from standard input. A key ends with a newline or with CR LF. If
-    `nul` is True, a key ends with NUL and may contain any other byte. The last key needs no end. An empty line is an
-    empty key.
+    `nul` is True, a key ends with NUL and may contain any other byte. The last key needs no terminator. An empty line
+    is an empty key.
 
     The constructor raises OSError if a file cannot be read. `batches` raises SourceError if a key is larger than 64 MiB
     or a file is a filter.
@@ -36,12 +36,12 @@ class KeyLines:
         sizes = [_size(path) for path in self.paths]
         # in bytes; None if the size of a path is unknown
         self.total: int | None = None if None in sizes else sum(size for size in sizes if size is not None)
-        self.done: int = 0  # number of bytes that were read
+        self.done: int = 0  # number of bytes read so far
         self._end = b"\0" if nul else b"\n"
 
     @property
     def named(self) -> str:
-        """The inputs, in words."""
+        """The inputs, as messages name them."""
         return ", ".join("standard input" if path == "-" else path for path in self.paths)
 
     def batches(self) -> Iterator[list[bytes]]:

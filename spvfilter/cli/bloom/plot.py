@@ -1,4 +1,4 @@
-"""The picture of `bloom size --plot`: rate over load, and size over number of hash functions."""
+"""The chart of `bloom size --plot`: rate against load, and size against the number of hash functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spvfilter.errors import ParameterError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# colours that colour-blind people can distinguish (Okabe and Ito, 2008), each with a line style of its own
+# colours that colour-blind people can distinguish (Okabe and Ito, 2008), each with its own line style
 _STYLES = (
     ("#D55E00", (0, (5, 2))),
     ("#0072B2", (0, ())),
@@ -22,7 +22,7 @@ _STYLES = (
     ("#000000", (0, (3, 1, 1, 1, 1, 1))),
 )
 _MANY = 10**9
-"""Number of keys for which sizes are computed: so large that the number of bits per key has nine digits."""
+"""Number of keys for which sizes are computed: large enough for bits per key with nine digits."""
 _FEW = 3
 """Number of hash functions that articles often use."""
 _FLAT = 1.05
@@ -30,11 +30,11 @@ _FLAT = 1.05
 _TALLEST = 3.2
 """Sizes up to this multiple of the least size are drawn."""
 _HEIGHT = 4.5
-"""Height of the plot, as a multiple of the least size: the legend is above the curve."""
+"""Height of the plot, as a multiple of the least size. It leaves room for the legend above the curve."""
 _MOST_LOAD = 2.5
 """Largest load that is drawn, as a multiple of the capacity."""
 _STEPS = 200
-"""Number of points of a curve."""
+"""Number of points on a curve."""
 
 
 def draw(size: Size, rate: float, name: str) -> None:
@@ -61,7 +61,7 @@ def draw(size: Size, rate: float, name: str) -> None:
 
 
 def _rates(axes: Axes, size: Size, rate: float) -> None:
-    """Draw the rate over the load of filters of this size."""
+    """Draw the false-positive rate of filters of this size against their load."""
     best = sizing.optimal_hash_funcs(size.bits, size.capacity)
     loads = [_MOST_LOAD * step / _STEPS for step in range(1, _STEPS + 1)]
     lowest = rate
@@ -92,7 +92,7 @@ def _rate(size: Size, functions: int, load: float) -> float:
 
 
 def _sizes(axes: Axes, size: Size, rate: float) -> None:
-    """Draw the bits per key that a filter needs for the rate, over the number of hash functions."""
+    """Draw the bits per key that a filter needs for the rate, against the number of hash functions."""
     optimum, least = -math.log2(rate), sizing.optimal_bits_per_item(rate)
     needed = {
         functions: bits for functions in range(1, _last(optimum, size) + 1) if (bits := _bits_per_key(rate, functions))
@@ -143,7 +143,7 @@ def _last(optimum: float, size: Size) -> int:
 
 
 def _bits_per_key(rate: float, functions: int) -> float | None:
-    """Return the number of bits per key that a filter needs for the rate, or None if no filter reaches it."""
+    """Return the number of bits per key that a filter needs for the rate, or None if no filter can achieve it."""
     try:
         return sizing.bits_for(_MANY, rate, functions) / _MANY
     except ParameterError:

@@ -25,7 +25,7 @@ from spvfilter.files import replacing
 from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
 
-_CHUNK = 1 << 20  # largest number of bytes of one read
+_CHUNK = 1 << 20  # most bytes to read at a time
 
 
 def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
@@ -57,7 +57,7 @@ def refuse_output(output: str | None, *, force: bool) -> Path | None:
 
 
 def write_bytes(path: Path | None, body: memoryview) -> None:
-    """Write the bytes to a file as a whole, or to standard output. Raises OSError."""
+    """Replace a file with these bytes, or write them to standard output. Raises OSError."""
     if path is None:
         for chunk in chunks(body):
             sys.stdout.buffer.write(chunk)
@@ -69,7 +69,7 @@ def write_bytes(path: Path | None, body: memoryview) -> None:
 
 
 def _said(made: BloomFilter | CountingBloomFilter) -> str:
-    """Return the options with which `load` reads the dumped bits or counters again."""
+    """Return the options that `load` needs to read the dumped bits or counters."""
     if made.encoding is not Encoding.BYTES or (made.family != Family.SIPHASH and made.hashing != FastHash()):
         keys, hashes = made.encoding.name.lower(), made.family.name.lower()
         return f"`load` cannot restore this filter: its keys are {keys}, hashed by {hashes}; a Python program can"
@@ -110,7 +110,7 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def counter_bits(args: argparse.Namespace) -> int:
-    """Return the size of counters. Raises ParameterError if --counter-bits is given without --counting."""
+    """Return the size of a counter in bits. Raises ParameterError if --counter-bits is given without --counting."""
     if args.counter_bits is None:
         return 4
     if not args.counting:
@@ -119,7 +119,7 @@ def counter_bits(args: argparse.Namespace) -> int:
 
 
 def _read(name: str, size: int) -> memoryview:
-    """Read up to `size` + 1 bytes of a file or of standard input. The caller refuses a longer result.
+    """Read up to `size` + 1 bytes from a file or from standard input. The caller refuses more than `size`.
 
     Raises SourceError if a regular file has a different size, TooLargeError or OSError.
     """

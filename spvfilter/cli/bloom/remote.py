@@ -1,4 +1,4 @@
-"""Storage of a Bloom filter for `spvfilter bloom` in Redis."""
+"""Storage of a Bloom filter in Redis, for `spvfilter bloom`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
 
 T = TypeVar("T")
-_PAUSE_S = 0.05  # seconds between two cancellations of a task
+_PAUSE_S = 0.05  # seconds between two attempts to cancel a task
 
 
 class RedisStorage(FilterStorage):
@@ -54,9 +54,9 @@ class RedisStorage(FilterStorage):
             self._runner.close()
 
     async def _leave(self) -> None:
-        """End the tasks that still run after an interrupt, then close the connection.
+        """End the tasks that are still running after an interrupt, then close the connection.
 
-        In the other order the errors of the tasks would be lost.
+        In the reverse order, the errors of the tasks would be lost.
         """
         await _end(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         await self._client.aclose()
@@ -181,9 +181,9 @@ class RedisStorage(FilterStorage):
         replace: bool,
         plain: BloomFilter | None,
     ) -> None:
-        """Make a filter. With `replace`, an existing filter is replaced only once the arguments have been checked.
-
-        If it and the new filter `plain` are Bloom filters, no reader fails. Otherwise it is deleted first.
+        """Make a filter. With `replace`, an existing filter is replaced, but only once the arguments have been checked.
+        If the existing filter is a plain one and `plain` is given, it is replaced without making readers fail.
+        Otherwise it is deleted first.
         """
         from spvfilter.bloom.redis import RedisBloomFilter
 

@@ -1,4 +1,4 @@
-"""`spvfilter bloom size`: the size and the expected rates of a filter, before it is made."""
+"""`spvfilter bloom size`: the size and the expected rates of a filter before it is made."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Static(NamedTuple):
     fingerprint_bits: int
     """Number of bits in a fingerprint."""
     bits_per_key: float
-    """Number of bits for each key."""
+    """Number of bits per key."""
     byte_size: int
     """Size of the table in bytes."""
 
     @classmethod
     def of(cls, keys: int, rate: float) -> Static | None:
-        """Return the smallest one, or None if the rate is too low or there are too many keys."""
+        """Return the smallest static filter for the keys, or None if the rate is too low or there are too many keys."""
         bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
         if bits is None:
             return None
@@ -81,16 +81,16 @@ class Static(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The size of a filter, and sizes of other filters for the same number of keys and the same rate."""
+    """The size of a filter, and the sizes of other filters for the same number of keys and the same rate."""
 
     chosen: Size
     """Size of the filter that the user asks about."""
     rate: float
-    """The requested false-positive rate; without a request, the rate of a full filter."""
+    """The requested false-positive rate or, if none was requested, the rate of a full filter."""
     best: Size | None
     """Size of a filter with the best number of hash functions. None if it cannot be computed."""
     taylor: Size | None
-    """Size of a filter by the Taylor series of `bits_for_taylor`. None if it cannot be computed."""
+    """Size of a filter according to the Taylor series of `bits_for_taylor`. None if it cannot be computed."""
     growth: Growth | None
     """The growth of a scalable filter. None if it cannot be computed."""
 

@@ -1,4 +1,6 @@
-"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and storage in files. remote.py stores in Redis."""
+"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and storage in files. Storage in Redis is in
+remote.py.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,9 @@ from spvfilter.kernel import Encoding, Family
 Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter | StaticFilter
 Growing = BloomFilter | CountingBloomFilter | ScalableBloomFilter  # Filters to which lines can be added.
 FingerprintBits = Literal[8, 16, 32]
-FINGERPRINTS: tuple[FingerprintBits, ...] = (8, 16, 32)  # Bits of a static filter's fingerprints.
-MAGICS = (MAGIC, STATIC_MAGIC)  # First bytes of filter files, all of the same length.
-READABLE = (*MAGICS, MMAP3_MAGIC)  # First bytes of all files that `read` accepts.
+FINGERPRINTS: tuple[FingerprintBits, ...] = (8, 16, 32)  # Possible numbers of bits in a static filter's fingerprints.
+MAGICS = (MAGIC, STATIC_MAGIC)  # The first bytes of filter files, all of the same length.
+READABLE = (*MAGICS, MMAP3_MAGIC)  # The first bytes of all files that `read` accepts.
 
 
 class FilterKind(Enum):
@@ -54,13 +56,13 @@ class FilterShape(NamedTuple):
     fp_rate: float
     """False-positive rate of the filter when it contains `capacity` lines."""
     hash_funcs: int | None
-    """Number of hash functions. None for the best number."""
+    """Number of hash functions. None means the best number."""
     kind: FilterKind
     """Plain, scalable or counting; not static."""
     on_full: OnFull
-    """Reaction to a new line if the filter is full."""
+    """What to do with a new line if the filter is full."""
     counter_bits: int = 4
-    """Size of a counter of a counting filter, in bits."""
+    """Size of each counter in a counting filter, in bits."""
 
     @property
     def fixed(self) -> tuple[int, float, int | None]:
@@ -69,7 +71,7 @@ class FilterShape(NamedTuple):
 
 
 class GivenOptions(NamedTuple):
-    """The options that a filter was made with. None marks an option that was not given."""
+    """The options that a filter was made with. None means that the option was not given."""
 
     kind: FilterKind
     """Kind of the filter."""
@@ -80,7 +82,7 @@ class GivenOptions(NamedTuple):
     hash_funcs: int | None
     """Number of hash functions."""
     key: bytes | None
-    """Key of SipHash, 16 bytes."""
+    """The 16-byte key of SipHash."""
 
 
 class FilterFacts(NamedTuple):
@@ -111,31 +113,32 @@ class FilterFacts(NamedTuple):
 
 
 class FilterStorage(ABC):
-    """Storage of one filter of lines at a time.
+    """Stores one filter of lines at a time.
 
-    A caller calls `create` or `open`, then uses the filter, then calls `finish`.
+    Call `create` or `open`, use the filter, then call `finish`.
     """
 
     name = "the filter in memory"
 
     @abstractmethod
     def create(self, name: str | None, shape: FilterShape, hashing: HashFamily, *, replace: bool) -> None:
-        """Make a new filter. Without a name it is not stored."""
+        """Make a new filter. If `name` is None, the filter is not stored."""
 
     def create_static(
         self, name: str, lines: Iterable[bytes], bits: FingerprintBits, hashing: HashFamily, *, replace: bool
     ) -> None:
-        """Make and store a static filter of the lines, with fingerprints of `bits` bits. Only files hold such filters.
+        """Make and store a static filter of the lines, with fingerprints of `bits` bits. Only files can hold static
+        filters.
 
         Raises ParameterError if the storage is not a file.
         """
-        raise ParameterError("a static filter is a file: leave --redis out")
+        raise ParameterError("a static filter must be in a file: omit --redis")
 
     @abstractmethod
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
         """Open a filter, for changes if `change` is True.
 
-        `on_full` is the reaction to a new line if the filter is full.
+        `on_full` says what to do with a new line if the filter is full.
         """
 
     @abstractmethod
@@ -143,7 +146,7 @@ class FilterStorage(ABC):
         """Return True if the name is in use, even if it does not name a filter."""
 
     def absent(self, name: str) -> str:
-        """Return the error message for a name that does not exist."""
+        """Return the error message for a filter that does not exist."""
         return f"{name}: No such file or directory"
 
     @abstractmethod
@@ -188,12 +191,12 @@ class FilterStorage(ABC):
             part = self.read(name)
             try:
                 if isinstance(part, StaticFilter) or isinstance(merged, StaticFilter):
-                    raise MismatchError("a static filter has no union: make a new filter of the lines of both")
+                    raise MismatchError("at least one is a static filter: make a new filter from the lines of both")
                 if isinstance(part, ScalableBloomFilter) or isinstance(merged, ScalableBloomFilter):
-                    raise MismatchError("a scalable filter has no union: add the lines of both to one filter")
+                    raise MismatchError("at least one is a scalable filter: add the lines of both to one filter")
                 if type(part) is not type(merged):
                     raise MismatchError("only one of the two is a counting filter")
-                merged |= part  # type: ignore[operator]  # both are of one kind
+                merged |= part  # type: ignore[operator]  # both are of the same kind
             except MismatchError as error:
                 raise MismatchError(f"{names[0]} and {name} cannot be merged: {error}") from None
         self.write(output, merged, replace=replace)
@@ -219,7 +222,7 @@ class FilterStorage(ABC):
 
 
 def is_filter(path: Path) -> bool:
-    """Return True if `path` is a regular file that starts like a filter or a file of pybloomfiltermmap3."""
+    """Return True if `path` is a regular file that starts like a filter or a pybloomfiltermmap3 file."""
     return _starts(path, READABLE)
 
 
@@ -231,11 +234,11 @@ def _starts(path: Path, magics: tuple[bytes, ...]) -> bool:
 
 
 def _refuse_seeds(made: Local, name: str) -> None:
-    """Raise ParameterError for a filter of pybloomfiltermmap3, whose seeds have no place in a filter file."""
+    """Raise ParameterError for a pybloomfiltermmap3 filter, because a filter file cannot store its seeds."""
     if isinstance(made.hashing, Pybloomfiltermmap3Hash):
         raise ParameterError(
-            f"{name} is a file of pybloomfiltermmap3, which `bloom check` and `bloom info` read, but no action"
-            " changes or merges: make a filter from its lines with `bloom create`"
+            f"{name} is a pybloomfiltermmap3 file, which `bloom check` and `bloom info` can read, but no action can"
+            " change or merge: make a filter from its lines with `bloom create`"
         )
 
 
@@ -287,7 +290,7 @@ class FileStorage(FilterStorage):
             raise SourceError(f"{name} exists and is not a filter")
         if path.exists() and not replace:
             raise SourceError(f"{name} exists: --force replaces it")
-        if not os.access(path.parent, os.W_OK | os.X_OK):  # report this now, not after hours of reading
+        if not os.access(path.parent, os.W_OK | os.X_OK):  # report this now rather than after hours of reading
             raise SourceError(f"{name}: {path.parent} is not a writable directory")
         self.name, self._path = name, path
 
@@ -298,7 +301,7 @@ class FileStorage(FilterStorage):
         self.name: str = name
         if change:
             _refuse_seeds(self._filter, name)
-            self.update([])  # raises unless the filter holds lines and can change
+            self.update([])  # raises an error unless the filter holds lines and can be changed
             self._claim(name, replace=True)
 
     def exists(self, name: str) -> bool:

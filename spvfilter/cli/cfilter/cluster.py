@@ -1,4 +1,4 @@
-"""`spvfilter cfilter build --dask`: build filters on a cluster, one file for each part. Existing files are kept."""
+"""`spvfilter cfilter build --dask`: build filters on a cluster, in one file for each part. Existing files are kept."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _INCOMPLETE = 1
 def build(args: argparse.Namespace) -> int:
     """Build the filters and return the exit code."""
     if args.prevouts is not None or args.undo == UndoMode.OFF:
-        raise ParameterError("--dask builds filters from undo files: leave out --prevouts and --undo off")
+        raise ParameterError("--dask builds filters from undo files: omit --prevouts and --undo off")
     if args.out is None:
         raise ParameterError("--dask needs --out DIR, the directory for the files")
     return asyncio.run(_build(args, [seen_anywhere(path) for path in args.blocks], Path(args.out)))
@@ -79,7 +79,7 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Create the directory and lock it against other processes. Raises DirectoryInUseError."""
+    """Create the directory, and lock it so that no other process uses it. Raises DirectoryInUseError."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock.take(folder / _LOCK)
@@ -128,14 +128,14 @@ class _FilterFiles:
         return (self._folder / self._names[number]).exists()
 
     def pass_over(self, number: int) -> None:
-        """Read the last filter header of an existing file. Raises SourceError if the file is damaged, and OSError."""
+        """Read the last filter header in an existing file. Raises SourceError if the file is damaged, or OSError."""
         for _, record in read_records(str(self._folder / self._names[number])):
             self._after(record)
 
     def write(self, number: int, filters: list[BuiltFilter], problems: list[str]) -> None:
         """Write the file of a part. Raises OSError.
 
-        A file that lacks filters gets another name, so that the next run makes it again.
+        A file that lacks filters gets a different name, so that the next run makes it again.
         """
         name = self._names[number]
         with replacing(self._folder / (_incomplete(name) if problems else name)) as file:
@@ -155,7 +155,7 @@ class _FilterFiles:
         self._before = {} if record.header is None else {record.block: record.header}
 
     def clean(self) -> None:
-        """Remove the temporary files that killed processes left."""
+        """Remove the temporary files that killed processes left behind."""
         for left in self._folder.glob(f"{_UNFINISHED}*"):
             left.unlink(missing_ok=True)
 

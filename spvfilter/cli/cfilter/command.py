@@ -40,15 +40,16 @@ _INCOMPLETE = 1
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Work with compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines, as build prints them;"
-        " - is standard input. The actions match and info also take one filter in hex, or a file with its bytes."
+        "Work with compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines, as build prints them; -"
+        " is standard input. The actions match and info also accept a single filter as hex digits, or a file of its"
+        " bytes."
     )
     build = parser.add_action(
         "build",
         "make the filters of blocks",
-        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat next"
-        " to its blk*.dat, from earlier blocks, or from --prevouts. With rev*.dat files, BLOCKS may be any range of"
-        " the chain, and outputs take no memory.",
+        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat next to"
+        " its blk*.dat, from earlier blocks, or from --prevouts. With rev*.dat files, BLOCKS may be any range of the"
+        " chain, and no outputs are kept in memory.",
     )
     build.add_argument("blocks", metavar="BLOCKS", nargs="+", help="raw, hex or blk*.dat files, or directories of them")
     build.add_argument(
@@ -60,7 +61,8 @@ def configure(parser: Parser) -> None:
     build.add_argument(
         "--prevouts",
         metavar="FILE",
-        help="for one block: the outputs that it spends, in order, each as value (8 bytes), length and script",
+        help="for a single block: a file of the outputs that it spends, in order, each as value (8 bytes), length and"
+        " script",
     )
     _add_previous(build)
     build.add_argument(
@@ -96,10 +98,12 @@ def configure(parser: Parser) -> None:
         metavar="J",
         type=whole(1, 256),
         default=1,
-        help="threads, with the compiled kernel; default %(default)s",
+        help="number of threads; more than one needs the compiled kernel; default %(default)s",
     )
 
-    info = parser.add_action("info", "describe filters", "Print totals of filters, and check that their headers link.")
+    info = parser.add_action(
+        "info", "describe filters", "Print totals for the filters, and check that their headers form a chain."
+    )
     _add_filters(info)
     _add_block(info)
     _add_previous(info)
@@ -107,8 +111,8 @@ def configure(parser: Parser) -> None:
     importing = parser.add_action(
         "import",
         "put filters into a wallet's database",
-        "Put filters into a wallet's database, so that `watch` does not fetch them. It uses a filter only if the"
-        " filter headers of nodes commit to it.",
+        "Put filters into a wallet's database, so that `watch` need not fetch them. It uses a filter only if the"
+        " nodes' filter headers commit to it.",
     )
     _add_filters(importing)
     importing.add_argument(
@@ -142,7 +146,7 @@ def _add_filters(parser: Parser) -> None:
 
 def _add_block(parser: Parser) -> None:
     parser.add_argument(
-        "--block", metavar="HASH", type=_hash, help="hash of the block, for one filter in hex or as bytes"
+        "--block", metavar="HASH", type=_hash, help="hash of the block, if FILTERS is one filter in hex or as bytes"
     )
 
 
@@ -184,7 +188,7 @@ def _build(args: argparse.Namespace, page: Page) -> int:
 
         return cluster.build(args)
     if args.out is not None:
-        raise ParameterError("--out DIR needs --dask: without it filters go to standard output")
+        raise ParameterError("--out DIR needs --dask: without it, filters go to standard output")
     source = BlockFiles(args.blocks, undo=args.undo)
     refs: list[BlockRef] = []
     problems: list[str] = []
@@ -225,7 +229,7 @@ def _build(args: argparse.Namespace, page: Page) -> int:
 
 
 class _Shown:
-    """Prints filters as they are built: one JSON line, or two lines of a table for each."""
+    """Prints filters as they are built: for each, one JSON line or two lines of a table."""
 
     def __init__(self, page: Page, as_json: bool) -> None:
         self._page = page
@@ -262,7 +266,7 @@ def _match(args: argparse.Namespace, page: Page) -> int:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
     as_json = _is_json(args, page)
-    # name, block and height of the filters that were read last
+    # name, block and height of the filters that were read most recently
     given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))
     filters = found = 0
 
@@ -309,7 +313,7 @@ def _records_of(names: Sequence[str]) -> Iterator[tuple[str, FilterRecord]]:
 
 
 def _alone(args: argparse.Namespace) -> tuple[str, FilterRecord]:
-    """Read one filter that is given in hex or as bytes."""
+    """Read the only filter, which is given in hex or as bytes."""
     data = read_hex_or_bytes(args.filters[0], MAX_BLOCK_SIZE, "a filter")  # a filter is smaller than its block
     return "the filter", FilterRecord(args.block or bytes(32), None, None, data, None)
 
@@ -348,7 +352,7 @@ def _info(args: argparse.Namespace, page: Page) -> int:
 
 
 class _Unlinked(NamedTuple):
-    """A filter whose previous filter header has not been read yet. Hashes are in wire order."""
+    """A filter whose preceding filter header has not been read yet. Hashes are in wire order."""
 
     name: str
     """Name for error messages."""
@@ -357,13 +361,14 @@ class _Unlinked(NamedTuple):
     hash: bytes
     """Hash of the filter."""
     header: bytes | None
-    """Filter header that the line gives. None if it gives none."""
+    """The filter header in the line. None if the line does not give one."""
 
 
 class _FilterTotals:
     """Totals of many filters.
 
-    Each given filter header is checked against the filter header of the previous block. The lines may be in any order.
+    Each filter header in the lines is checked against the filter header of the previous block. The lines may be in any
+    order.
     """
 
     def __init__(self, previous: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""`spvfilter cfilter import` and `export`: compact filters between files and the wallet's database."""
+"""`spvfilter cfilter import` and `export`: copy compact filters between files and the wallet's database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spvfilter.store.store import Store
 _INCOMPLETE = 1
 """Exit code if filters were left out."""
 _AT_ONCE = 500
-"""Number of filters in one read from the database, and between two updates of the progress display."""
+"""Number of filters to read from the database at a time, and between two updates of the progress display."""
 
 
 def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
@@ -57,16 +57,15 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
         if not counts.kept + counts.present:
             raise SourceError(
                 f"all {counts.stale:,} filters belong to blocks that are not on the best chain of {db}, such as"
-                f" {hash_to_hex(counts.stale_blocks[0])}: give a file of the same chain, or another database"
+                f" {hash_to_hex(counts.stale_blocks[0])}: give a file of the same chain, or a different database"
             )
         return _INCOMPLETE if counts.stale else 0
 
 
 @contextmanager
 def _importing(db: str, network: Network) -> Iterator[FilterImport]:
-    """Context manager: an import into a database. A new database without a filter is removed at the end.
-
-    Otherwise it would keep its network, and refuse a later run with the right one.
+    """Context manager: an import into a database. If a new database contains no filter at the end, it is removed.
+    Otherwise it would stay tied to its network, and refuse a later run with the right one.
     """
     is_new, kept = not Path(db).exists(), 0
     try:
@@ -82,11 +81,11 @@ def _importing(db: str, network: Network) -> Iterator[FilterImport]:
 
 
 def _tell(counts: ImportCounts, db: str) -> None:
-    """Print the counts, unless no filter is of the best chain: the error of `import_filters` then says everything."""
+    """Print the counts, unless no filter belongs to the best chain: then the error of `import_filters` says it all."""
     if counts.stale and not counts.kept + counts.present:
         return
     for block in counts.stale_blocks:
-        complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: its filter is left out")
+        complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: its filter was not imported")
     if counts.stale > len(counts.stale_blocks):
         complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
     present = f", {counts.present:,} were already there" if counts.present else ""
@@ -99,7 +98,7 @@ def _tell(counts: ImportCounts, db: str) -> None:
 
 
 def export_filters(db: str, network: Network, page: Page) -> int:
-    """Print the filters of a database as JSON lines, lowest block first, and return the exit code.
+    """Print the filters in a database as JSON lines, lowest block first, and return the exit code.
 
     Raises SourceError or StoreError.
     """

@@ -20,17 +20,17 @@ from spvfilter.protocol import MAX_BLOCK_SIZE
 _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000
 """Longest line in bytes: a filter in hex is smaller than two blocks."""
 _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
-"""Names of networks by the hash of the genesis block."""
+"""The name of each network, keyed by the hash of its genesis block."""
 _FIRST = {bytes(32), *_GENESIS}
-"""Hashes that identify the network of a filter, if its block or the previous block has one of them."""
+"""Hashes that identify the network of a filter whose block, or previous block, has one of them."""
 _START = 4_096
-"""Largest number of bytes of one read, while a file has only white space so far."""
+"""Most bytes to read at a time while only white space has been found in a file."""
 _BUFFER = 1 << 20
 """Size of a file's buffer in bytes: several lines with large filters."""
 _HASH = rb'"([0-9a-fA-F]{64})"'
 _COUNT = rb"(?:0|[1-9][0-9]{0,17})"
 # The text before and after the digits of the filter in a line that this program wrote: the compact JSON of
-# `FilterRecord.line`. The JSON parser is needed for other lines only.
+# `FilterRecord.line`. Only other lines need the JSON parser.
 _BEFORE = re.compile(
     rb'\{"block":'
     + _HASH
@@ -43,7 +43,7 @@ _BEFORE = re.compile(
     + rb',"filter":"'
 )
 _AFTER = re.compile(rb'","filter_hash":' + _HASH + rb',"filter_header":(?:null|' + _HASH + rb")\}[ \t\r\n]*")
-# the start of a JSON object; the bytes of one filter in ten million begin like it
+# the start of a JSON object; only one filter in ten million has bytes that begin like this
 _OBJECT = re.compile(rb'\{\s*"[a-z]')
 
 
@@ -77,7 +77,7 @@ class FilterRecord(NamedTuple):
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
     """Read the records of a file, or of standard input for `-`, with their line numbers.
 
-    Raises SourceError if a line isn't a record, and OSError.
+    Raises SourceError if a line isn't a record, or OSError.
     """
     if name == "-":
         yield from _records(standard_input(), "standard input")
@@ -97,12 +97,12 @@ def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
         elif line.strip():
             try:
                 yield number, _record(line)
-            except ValueError as error:  # also a ParameterError
+            except ValueError as error:  # a ParameterError too
                 raise SourceError(f"{name}: line {number}: {error}") from None
 
 
 def is_of_lines(name: str) -> bool:
-    """Return True if a file starts like JSON lines: with an object, perhaps after a byte order mark and white space.
+    """Return True if a file starts like JSON lines: with an object, possibly after a byte order mark and white space.
 
     The result is True for standard input (`-`) and pipes, which cannot be read twice. It is False for a file that
     cannot be opened.
@@ -122,7 +122,7 @@ def is_of_lines(name: str) -> bool:
 def _as_written(line: bytes) -> FilterRecord | None:
     """Read a valid line in the form that `build` and `export` write. Return None for any other line.
 
-    `_record` reads or refuses the other lines.
+    `_record` then reads or refuses it.
     """
     before = _BEFORE.match(line)
     if before is None:
@@ -177,7 +177,7 @@ def _record(line: bytes) -> FilterRecord:
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
     """Raise SourceError if a record belongs to another network.
 
-    This can be known only if the record's block or the previous block is a genesis block.
+    The check is possible only if the record's block or the previous block is a genesis block.
     """
     if record.height not in (0, 1) and record.block not in _FIRST and record.previous not in _FIRST:
         return

@@ -40,7 +40,7 @@ def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | Non
 
     Heights are counted from the genesis block, or from a block of the same run that contains its height.
     """
-    depth: dict[bytes, tuple[bytes, int]] = {}  # block → first block of its run, and its distance from that
+    depth: dict[bytes, tuple[bytes, int]] = {}  # block → first block of its run, and its distance from that block
     base: dict[bytes, int] = {}  # first block of a run → its height
     for ref in order:
         root, above = depth.get(ref.previous, (ref.hash, -1))
@@ -56,7 +56,7 @@ def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | Non
 class SpentScripts:
     """The scripts that blocks spend, from a file, from undo records, or from the outputs of earlier blocks.
 
-    The caller passes the blocks parents first.
+    Pass parents before their children.
     """
 
     def __init__(self, source: BlockSource, order: Sequence[BlockRef], given: Sequence[bytes] | None) -> None:
@@ -77,7 +77,7 @@ class SpentScripts:
         return SeenOutputs(forget=len({ref.previous for ref in self._order}) == len(self._order))
 
     def of(self, ref: BlockRef, raw: bytes, problems: list[str]) -> Sequence[bytes]:
-        """Return the scripts in the order of the inputs, and add problems of the undo record to `problems`.
+        """Return the scripts in the order of the inputs, and append problems with the undo record to `problems`.
 
         Raises FormatError if the block is malformed, and SourceError if a spent output is unknown.
         """
@@ -93,8 +93,8 @@ class SpentScripts:
         if len(scripts) < len(seen):
             missing = len(seen) - len(scripts)
             raise SourceError(
-                f"{missing} of the {len(seen)} outputs that it spends are in no earlier given block: "
-                "add those blocks, or its rev*.dat, or --prevouts"
+                f"{missing} of the {len(seen)} outputs that it spends are not in any earlier block that was given: add"
+                " those blocks, or its rev*.dat, or --prevouts"
             )
         return scripts
 
@@ -120,7 +120,7 @@ class SpentScripts:
 class SeenOutputs:
     """The scriptPubKeys of outputs, kept in memory for the blocks that spend them.
 
-    With `forget`, spent outputs are dropped. That is right only if the blocks have no forks.
+    If `forget` is True, spent outputs are dropped, which is correct only if the blocks have no forks.
     """
 
     def __init__(self, forget: bool) -> None:
@@ -128,7 +128,9 @@ class SeenOutputs:
         self._scripts: dict[bytes, bytes] = {}  # by outpoint (36 bytes)
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Store a block's outputs. Return the scripts of the outputs that it spends, in order, with None if unknown."""
+        """Store a block's outputs, and return the scripts of the outputs that it spends, in order. None means
+        unknown.
+        """
         spans = list(walk_block(raw_block))
         for tx in spans:
             this_txid = txid(raw_block, tx)
@@ -144,7 +146,7 @@ def read_prevouts(path: str) -> Sequence[bytes]:
     """Read the scripts in a file of spent outputs. Each output is serialized as in a transaction (CTxOut).
 
     An output is its value as i64 LE, the length of the script as CompactSize, and the script. Raises SourceError if the
-    file is malformed, and OSError.
+    file is malformed, or OSError.
     """
     raw = Path(path).read_bytes()
     reader, scripts = Reader(raw), []

@@ -1,4 +1,4 @@
-"""The demo's regtest chain: valid proof of work, merkle roots, witness commitments, and spends of the wallet."""
+"""The demo's regtest chain: valid proof of work, merkle roots and witness commitments, and the wallet's spends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spvfilter.transaction import Transaction, TxIn
 NETWORK = REGTEST
 FOREIGN_TXS = 40  # foreign transactions in each block
 _START = 1_700_000_000  # Unix time; the first block is 600 seconds later
-# Public keys of `wallet_keys`, the last one tweaked (BIP-86): the demo also runs without libsecp256k1.
+# Public keys of `wallet_keys`, the last one tweaked (BIP-86). With these, the demo needs no libsecp256k1.
 _WALLET_KEYS = {
     "P2PKH": bytes.fromhex("027f653c1628de7bbe85d7922db54e49275c0da8d8186b7832401286f5e6f21f88"),
     "P2SH": bytes.fromhex("02d46eb2b559fa7f52f34deadac53b45d9a2df82a786a8263101955c2203e18235"),
@@ -38,7 +38,7 @@ def wallet_keys() -> dict[str, bytes]:
 
 
 def _locks(keys: Mapping[str, bytes]) -> dict[str, Lock]:
-    """Return a lock of each kind, for public keys."""
+    """Return a lock of each kind for the public keys."""
     return {
         "P2PKH": p2pkh(keys["P2PKH"]),
         "P2SH": p2sh(p2wpkh(keys["P2SH"])),
@@ -54,24 +54,24 @@ def _made_up(owner: str) -> dict[str, bytes]:
 
 
 def wallet_addresses() -> dict[str, str]:
-    """Return the addresses of the demo's wallet: one address of each kind."""
+    """Return the addresses of the demo's wallet, one of each kind."""
     addresses = {kind: script_to_address(lock.script_pubkey, NETWORK) for kind, lock in _locks(_WALLET_KEYS).items()}
     return {kind: address for kind, address in addresses.items() if address is not None}
 
 
 def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
-    """Return inputs that spend the first outputs of a transaction; `locks` are the locks of these outputs."""
+    """Return inputs that spend the first outputs of a transaction. `locks` are the locks of these outputs."""
     tx = Transaction.parse(raw)
     return [lock.spends(OutPoint(tx.txid, index), tx.output(index).value) for index, lock in enumerate(locks)]
 
 
 class DemoChain:
-    """A chain on regtest's genesis block with payments to the wallet, spends, and a block without the wallet.
+    """A regtest chain that contains payments to the wallet, spends, and a block that does not involve the wallet.
 
     Most blocks also contain foreign transactions. The first block is followed by `empty` blocks without transactions:
     with COINBASE_MATURITY of them, the first coinbase is mature, and a node accepts the chain.
 
-    Spends of the wallet are signed if libsecp256k1 is installed. Other signatures are made up.
+    The wallet's spends are signed if libsecp256k1 is installed. Other signatures are made up.
     """
 
     def __init__(self, empty: int = 0) -> None:
@@ -79,7 +79,7 @@ class DemoChain:
         self._tip = NETWORK.genesis_hash
         self._names = count()
         self._coins: deque[tuple[TxIn, int]] = deque()  # coins for foreign transactions, with their values
-        self._pending: list[bytes] = []  # transactions of the next block, without the coinbase
+        self._pending: list[bytes] = []  # transactions of the next block, except the coinbase
         self._mine(coins=FOREIGN_TXS)
         for _ in range(empty):
             self._mine()
@@ -92,7 +92,7 @@ class DemoChain:
         self._trade_and_mine()
         wsh = self._spend([pkh], 20_000_000, wallet["P2WSH"], 29_990_000)
         self._trade_and_mine()
-        self._trade_and_mine()  # a block without the wallet
+        self._trade_and_mine()  # a block that does not involve the wallet
         change = self._spend([wpkh, tr], 90_000_000, wallet["P2WPKH"], 49_980_000)
         self._spend([change], 9_000_000, wallet["P2WPKH"], 40_970_000)  # in the same block
         self._trade_and_mine()
@@ -138,7 +138,7 @@ class DemoChain:
         return kept
 
     def _trade_and_mine(self) -> None:
-        """Mine a block with the wallet's transactions, and foreign transactions before and after them."""
+        """Mine a block that contains the wallet's transactions, with foreign transactions before and after them."""
         wallets, self._pending = self._pending, []
         for number in range(FOREIGN_TXS):
             if number == FOREIGN_TXS // 2:

@@ -43,10 +43,10 @@ from spvfilter.watch.watchlist import WatchList
 _FP_RATE = 0.005
 """A high false-positive rate, so that a small chain shows false positives."""
 _TWEAK = 0x5EED
-"""A fixed tweak, so that every run prints the same. A wallet draws its tweak at random."""
+"""A fixed tweak, so that every run prints the same. A wallet chooses its tweak at random."""
 _DECOY_KEY = b"the demo's, no secret at all"
-"""A fixed key that selects the decoys. A wallet draws its key at random and keeps it secret."""
-_HEX_COLUMNS = 64  # digits in a line
+"""A fixed key that selects the decoys. A wallet chooses its key at random and keeps it secret."""
+_HEX_COLUMNS = 64  # digits on a line
 _TIMEOUT_S = 60.0  # for the whole demo, which usually takes two seconds
 
 _YOUR_OWN = """\
@@ -131,7 +131,7 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
 
 
 def _prepared(path: Path, watch: WatchList) -> Path:
-    """Make a wallet's database with the filter that the demo shows instead of a random filter."""
+    """Make a wallet's database with the filter that the demo shows, instead of a random one."""
     made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
     assert made.capacity is not None
     store = Store.open(path, NETWORK)
@@ -157,7 +157,9 @@ class _Story:
         self._show: Callable[[Match], None] = printer(page, "table")
 
     async def until(self, kind: type[Event], count: int = 1) -> None:
-        """Print matches until `count` events of one kind have come. Raises the error of a warning about a peer."""
+        """Print matches until `count` events of one kind have arrived. If there is a warning about a peer, raises its
+        error.
+        """
         async for event in self._events:
             match event:
                 case MatchFound(match) | MatchConfirmed(match) | MatchUnconfirmed(match):
@@ -182,7 +184,7 @@ class _Story:
 
 
 def _show_traffic(page: Page, responder: RecordingResponder, own: set[bytes]) -> None:
-    """Show how much the node sent; `own` contains the txids of the wallet's transactions."""
+    """Show how much the node sent. `own` contains the txids of the wallet's transactions."""
     blocks, foreign = responder.sent["merkleblock"], responder.sent["tx"] - len(own)
     page.line(f"  {blocks} filtered blocks, {megabytes(responder.size)}: {len(own)} transactions of the wallet,")
     page.line(f"  {foreign} false positives. Each is proved to be in its block.")

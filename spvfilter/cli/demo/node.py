@@ -1,4 +1,4 @@
-"""The demo's node: it serves a chain on a socket, and records the traffic and the filter of each connection."""
+"""The demo's node: serves a chain on a socket, and records the traffic and the filter of each connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RecordingResponder(Responder):
         super().__init__(regtest, session)
         self.sent: Counter[str] = Counter()  # messages by command
         self.size: int = 0  # bytes sent
-        self.told: Bip37Filter | None = None  # the first filter of a filterload message
+        self.told: Bip37Filter | None = None  # the filter in the first filterload message
 
     def send(self, message: Message) -> None:
         self.sent[command_of(message)] += 1
@@ -38,7 +38,7 @@ class RecordingResponder(Responder):
 
 
 class DemoNode(Node):
-    """A node that keeps its responders after their connections end."""
+    """A node that keeps its responders after their connections have ended."""
 
     def __init__(self, blocks: Iterable[bytes], clock: Callable[[], float]) -> None:
         self.seen: list[RecordingResponder] = []
@@ -55,9 +55,8 @@ class DemoNode(Node):
         return f"{self.host}:{self.port}"
 
     def suspects(self, told: Bip37Filter) -> tuple[int, int]:
-        """Return the number of scripts on the chain that a filter matches, and the number of all its scripts.
-
-        To the node, each matching script may belong to the wallet.
+        """Return how many scripts on the chain a filter matches, and how many scripts the chain contains. As far as the
+        node can tell, each matching script may belong to the wallet.
         """
         scripts = {
             block.raw[start:end]

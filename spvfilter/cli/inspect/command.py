@@ -17,7 +17,7 @@ from spvfilter.network import Network
 from spvfilter.protocol import ENVELOPE_SIZE, MAX_BLOCK_SIZE
 
 _MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE
-"""Largest input in bytes: a message with a block."""
+"""Largest input in bytes: a message that contains a block."""
 _MOST_REFUSALS = 3
 """Largest number of parser errors that are shown."""
 # the parser of each kind, the likeliest first, and the fact that proves the kind, if there is one
@@ -60,9 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _identify(raw: bytes, network: Network) -> list[Finding]:
-    """Return all kinds that these bytes can be parsed as, the likeliest first.
-
-    Raises ParameterError with the parsers' errors.
+    """Return a finding for each kind that these bytes can be parsed as, the likeliest first. If there is none, raises
+    ParameterError with the parsers' errors.
     """
     if magic_of(raw) and raw[4:5].isalpha():
         try:
@@ -82,7 +81,7 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
         found.append(finding)
     if found:
         return sorted(found, key=lambda finding: finding.fact(_PARSERS[finding.kind][1]) is False)
-    refusals.sort(key=lambda refusal: -refusal[0])  # the parser that read most bytes is most likely the right one
+    refusals.sort(key=lambda refusal: -refusal[0])  # the parser that read the most bytes is most likely the right one
     said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
     raise ParameterError(
         "not a filterload, transaction, block, merkleblock, headers or message"

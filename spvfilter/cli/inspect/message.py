@@ -1,4 +1,4 @@
-"""`spvfilter inspect` for a P2P message: facts and tables of its envelope and its payload."""
+"""`spvfilter inspect` for a P2P message: facts and tables about its envelope and its payload."""
 
 from __future__ import annotations
 

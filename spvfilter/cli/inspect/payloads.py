@@ -29,11 +29,11 @@ class Fact(NamedTuple):
     """A name and its value."""
 
     name: str
-    """Name in a table; JSON has underscores in place of spaces."""
+    """Name in a table. In JSON, underscores replace the spaces."""
     value: object
     """Value of the fact in JSON."""
     shown: str | None = None
-    """Value of the fact in a table. None if the table shows `value`."""
+    """The value as a table shows it. None if the table shows `value` itself."""
 
 
 class ItemTable(NamedTuple):
@@ -55,9 +55,9 @@ class Finding(NamedTuple):
     """Parsed bytes: the kind of payload, and its parts."""
 
     kind: str
-    """Kind of payload as JSON names it, such as "filterload"; for a payload of a message, its command."""
+    """Kind of payload as JSON names it, such as "filterload". For the payload of a message, its command."""
     title: str
-    """Kind of payload, as shown in text output, such as "BIP-37 filter (filterload payload)"."""
+    """Kind of payload as text output names it, such as "BIP-37 filter (filterload payload)"."""
     facts: Sequence[Fact]
     """Facts about the parsed bytes, each with a name and a value."""
     tables: Sequence[ItemTable] = ()
@@ -100,7 +100,7 @@ def _rate(rate: float) -> str:
 
 
 def _sizes(size: int, stripped: int) -> list[Fact]:
-    """Compute sizes (BIP-141 § Transaction size calculations)."""
+    """Compute a transaction's sizes (BIP-141 § Transaction size calculations)."""
     weight = 3 * stripped + size
     return [
         Fact("size", size, f"{size:,} bytes"),
@@ -154,7 +154,7 @@ def _lock_time(lock_time: int) -> str:
 
 
 def utc(seconds: int) -> str:
-    """Format a Unix time as a date. A number outside the calendar's range stays a number."""
+    """Format a Unix time as a date. A number outside the calendar's range is formatted as a number."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
@@ -162,7 +162,7 @@ def utc(seconds: int) -> str:
 
 
 def _input(raw: bytes, at: int, start: int, end: int) -> tuple[str | None, str, int]:
-    """Return outpoint (None for a coinbase), scriptSig in hex, and sequence of an input."""
+    """Return an input's outpoint (None for a coinbase), its scriptSig in hex, and its sequence."""
     point = raw[at : at + 36]
     outpoint = None if point == bytes(32) + b"\xff" * 4 else str(OutPoint.parse(point))
     return outpoint, raw[start:end].hex(), int.from_bytes(raw[end : end + 4], "little")

@@ -38,7 +38,7 @@ else:  # not needed to show --help
 
 _OK, _INCOMPLETE = 0, 1  # exit codes
 _MOST_PRINTED = 100_000
-"""Number of printed rows kept in memory, so that a transaction from two sources is printed once (our choice)."""
+"""Number of printed rows to remember, so that a transaction from two sources is printed only once (our choice)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         nargs="*",
         help=(
-            "a transaction in hex, a file, or - for standard input. A line of a file is a transaction in hex, or a JSON"
-            " object with a hex or rawtx field. Other sources are nodes: tcp://HOST:PORT or ipc://PATH publishes"
-            " transactions by ZMQ (-zmqpubrawtx; needs the zmq extra); http://HOST:PORT has a mempool (rpc extra);"
+            "a transaction in hex, a file, or - for standard input. A line of a file is a transaction in hex, or a"
+            " JSON object with a hex or rawtx field. Other sources are nodes: tcp://HOST:PORT or ipc://PATH publishes"
+            " transactions over ZMQ (-zmqpubrawtx; needs the zmq extra); http://HOST:PORT has a mempool (rpc extra);"
             " p2p://HOST:PORT relays transactions. Several sources are matched together"
         ),
     )
@@ -82,8 +82,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--follow",
         action="store_true",
         help=(
-            "list the mempool again every 10 seconds, and match new transactions. Without it the mempool is matched"
-            " once; to see every new transaction immediately, also give tcp://HOST:PORT of the node"
+            "list the mempool again every 10 seconds, and match new transactions. Without this, the mempool is matched"
+            " once. To see every new transaction immediately, also give the node's tcp://HOST:PORT"
         ),
     )
     add_proxy(parser)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         cause = ": --address takes everything up to the next option: put SOURCE before it" if args.address else ""
         raise ParameterError(f"no SOURCE of transactions given{cause} (see 'spvfilter match --help')")
     if args.filter is not None and (args.watch is not None or args.address):
-        raise ParameterError("--filter cannot be combined with --watch and --address: give one of them")
+        raise ParameterError("--filter cannot be combined with --watch or --address: use only one of them")
     given = sources.Sources.of(args)
     page = Page(sys.stdout)
     if args.filter is not None:
@@ -122,7 +122,7 @@ class _Run:
         self._is_quiet: bool = args.quiet
         self._begun = time.monotonic()
         self._txs = 0  # number of transactions that have arrived
-        self._bytes = 0  # their size
+        self._bytes = 0  # their total size in bytes
         self._rows = 0  # number of printed rows
         self._bad = 0  # number of lines and messages that are not transactions
         self._printed: OrderedDict[object, None] = OrderedDict()
@@ -166,7 +166,7 @@ class _Run:
         async with AsyncExitStack() as stack:
             txs = await self._given.open(stack, self._refuse)
             if self._given.endless and not self._is_quiet:
-                complain(f"waiting for transactions of {', '.join(self._given.endless)}; Ctrl-C ends")
+                complain(f"waiting for transactions from {', '.join(self._given.endless)}; press Ctrl-C to stop")
             try:
                 async with aclosing(self._arriving(txs)) as arriving:
                     yield arriving
@@ -175,7 +175,7 @@ class _Run:
                     self._summarise(one, many)
 
     async def _arriving(self, txs: sources.Txs) -> sources.Txs:
-        """Yield the transactions of the sources and count them."""
+        """Yield the transactions from the sources, and count them."""
         async with aclosing(txs):
             async for raw in txs:
                 self._txs += 1
@@ -188,7 +188,7 @@ class _Run:
         complain(problem)
 
     def _is_new(self, row: object) -> bool:
-        """Return True if a row was not printed before: several sources may contain a transaction."""
+        """Return True if a row has not been printed yet. Several sources may contain the same transaction."""
         if row in self._printed:
             return False
         self._rows += 1
@@ -204,13 +204,13 @@ class _Run:
 
 
 def _report_silent(candidates: int, unjudged: int) -> None:
-    """Print how many transactions were searched for silent payments, and in how many a payment may be missed."""
+    """Print how many transactions were searched for silent payments, and how many of them may hide a missed payment."""
     if candidates:
         complain(f"{counted(candidates, 'transaction')} searched for silent payments")
     if unjudged:
         complain(
             f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are"
-            " unknown: also give http://HOST:PORT of your node as a SOURCE"
+            " unknown: also give your node's http://HOST:PORT as a SOURCE"
         )
 
 

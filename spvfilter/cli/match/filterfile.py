@@ -11,8 +11,9 @@ from spvfilter.filters.bip37 import Bip37Filter
 
 _STDIN = "-"
 _MOST = 200_000
-"""Largest size of a file in bytes: a filter is at most 36,000 bytes long, its JSON twice as many digits (our
-choice)."""
+"""Largest file in bytes (our choice): a filter is at most 36,000 bytes long, and its JSON contains twice as many
+digits.
+"""
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 
@@ -25,7 +26,7 @@ def read(what: str, files: Sequence[str]) -> Bip37Filter:
         files: Paths that the command itself reads.
 
     Raises:
-        ParameterError: The argument or its file is not a filter, or standard input is needed twice.
+        ParameterError: The argument or its file is not a filter, or standard input would be read twice.
         OSError: The file cannot be read.
     """
     if what == _STDIN and _STDIN in files:
@@ -34,7 +35,7 @@ def read(what: str, files: Sequence[str]) -> Bip37Filter:
     if not data.strip():
         raise ParameterError("--filter: the input is empty")
     if len(data) > _MOST:
-        raise ParameterError(f"--filter: more than {_MOST:,} bytes, so it is not a filterload")
+        raise ParameterError(f"--filter: the input is longer than {_MOST:,} bytes, so it is not a filterload")
     try:
         return Bip37Filter.parse(data.decode("ascii").strip() if _TEXT.issuperset(data) else data)
     except (FormatError, PeerError) as error:
@@ -46,7 +47,7 @@ def _data(what: str) -> bytes:
         return standard_input().read(_MOST + 1)
     try:
         is_file = what != "" and Path(what).exists()
-    except (OSError, ValueError):  # too long for a name, or not a possible name
+    except (OSError, ValueError):  # too long for a file name, or invalid as one
         is_file = False
     if is_file:
         with Path(what).open("rb") as file:

@@ -35,21 +35,21 @@ _HEX = re.compile(r"[0-9a-fA-F\s]+")
 _POLL_S = 10.0
 """Seconds between two listings of a mempool with --follow (our choice)."""
 _SILENCE_S = 30.0
-"""Seconds without a first transaction after which a message says what a node must be started with (our choice)."""
+"""If no transaction arrives for this many seconds, a message says which option the node needs (our choice)."""
 _WAITING = 10
-"""Transactions of all sources that wait to be matched (our choice)."""
+"""Maximum number of transactions from all sources that wait to be matched (our choice)."""
 _MOST_ARRIVALS = 200_000
-"""Transactions whose times of arrival are kept, about 30 MB (our choice)."""
+"""Number of transactions whose times of arrival are kept (our choice). They take about 30 MB."""
 _SCHEMES = "tcp://, ipc://, http://, https:// or p2p://"
 
 Txs = AsyncGenerator[bytes]
-"""Transactions of one source."""
+"""The raw transactions from one source."""
 Bad = Callable[[str], None]
-"""Takes a message about input that is not a transaction."""
+"""A function to call with a message about input that is not a transaction."""
 
 
 class Arrivals:
-    """The times at which transactions of nodes and peers first arrived. The latest ones are kept."""
+    """The times at which transactions from nodes and peers first arrived. Only the most recent are kept."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -73,19 +73,19 @@ class Sources:
     network: Network
     """The network of nodes and peers."""
     texts: list[bytes] = field(default_factory=list)
-    """Transactions in arguments."""
+    """The transactions given as arguments."""
     files: list[str] = field(default_factory=list)
     """Paths of files, and `-` for standard input."""
     publishers: list[str] = field(default_factory=list)
-    """Addresses where nodes publish transactions by ZMQ."""
+    """Addresses where nodes publish transactions over ZMQ."""
     nodes: list[str] = field(default_factory=list)
     """URLs of nodes with a mempool."""
     arrivals: Arrivals = field(default_factory=Arrivals)
-    """The times at which transactions of nodes and peers arrived."""
+    """The times at which transactions from nodes and peers arrived."""
     peers: list[str] = field(default_factory=list)
-    """HOST or HOST:PORT of nodes that relay transactions."""
+    """The HOST or HOST:PORT of each node that relays transactions."""
     follows: bool = False
-    """True if mempools are listed again and again."""
+    """True if mempools are listed repeatedly."""
     credentials: Credentials | None = None
     """Credentials of the nodes."""
     proxy: Proxy | None = None
@@ -95,12 +95,12 @@ class Sources:
 
     @property
     def endless(self) -> list[str]:
-        """The sources that bring transactions until Ctrl-C."""
+        """The sources that deliver transactions until Ctrl-C."""
         return [*self.publishers, *self.peers, *(self.nodes if self.follows else ())]
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Sources:
-        """Collect the sources named in the arguments. Errors repeat no argument that may be a secret.
+        """Collect the sources named in the arguments. Errors never repeat an argument that may be a secret.
 
         Raises ParameterError if an argument isn't a source, or if an option applies to no source.
         """
@@ -118,7 +118,7 @@ class Sources:
             made.proxy = Proxy.parse(args.proxy)
         if len(made.nodes) > 1 and (args.cookie is not None or args.user is not None):
             raise ParameterError(
-                "--cookie and --user are for one node: give one http:// SOURCE, so that no other gets them"
+                "--cookie and --user are for one node: give only one http:// SOURCE, so that no other node gets them"
             )
         made.credentials = credentials_of(args.cookie, args.user)
         return made
@@ -147,7 +147,7 @@ class Sources:
         """Add a file, standard input, or a transaction in hex."""
         try:
             is_path = text == STDIN or (text != "" and Path(text).exists())
-        except (OSError, ValueError):  # too long for a name, or not a possible name
+        except (OSError, ValueError):  # too long for a file name, or invalid as one
             is_path = False
         if is_path:
             self.files.append(text)
@@ -183,12 +183,13 @@ class Sources:
 
         Args:
             stack: Closes the sources.
-            bad: Takes a message about input that is not a transaction.
+            bad: Called with a message about input that is not a transaction.
 
         Raises ParameterError, NodeError, SourceError or OSError.
         """
         found: list[Txs] = []
-        stack.enter_context(_handled("spvfilter.rpc.txnotices", logging.NullHandler()))  # gaps are told by address
+        # other messages about gaps name the address
+        stack.enter_context(_handled("spvfilter.rpc.txnotices", logging.NullHandler()))
         stack.enter_context(_handled("spvfilter.p2p.relayed", _Messages()))
         for address in self.publishers:
             notices = await stack.enter_async_context(TxNotices.subscribed([address]))
@@ -213,7 +214,7 @@ class Sources:
         return found[0] if len(found) == 1 else _merged(found)
 
     async def _live(self, txs: AsyncIterator[bytes]) -> Txs:
-        """Yield the transactions of a node or of peers, and note when they arrive."""
+        """Yield the transactions from a node or from peers, and note when they arrive."""
         try:
             async for raw in txs:
                 self.arrivals.note(raw)
@@ -224,14 +225,14 @@ class Sources:
 
 
 def _opened(path: str, stack: AsyncExitStack) -> tuple[BinaryIO, str]:
-    """The open file, and its name in messages. Raises SourceError or OSError."""
+    """Return the open file, and its name in messages. Raises SourceError or OSError."""
     if path == STDIN:
         return standard_input(), "standard input"
     return stack.enter_context(Path(path).open("rb")), path
 
 
 async def _read(stream: BinaryIO, name: str, bad: Bad) -> Txs:
-    """Yield the transactions of a stream. Messages and errors begin with its name."""
+    """Yield the transactions in a stream. Messages and errors begin with its name."""
     async with aclosing(read_txs(stream, lambda problem: bad(f"{name}: {problem}"))) as txs:
         try:
             async for raw in txs:
@@ -256,8 +257,8 @@ async def _published(notices: TxNotices, address: str, bad: Bad) -> Txs:
         except TimeoutError:
             is_told = True
             complain(
-                f"{address}: no transaction yet. The node must run with -zmqpubrawtx={address}, and publishes each"
-                " transaction that its mempool accepts"
+                f"{address}: no transaction yet. The node must be running with -zmqpubrawtx={address}; it publishes"
+                " each transaction that its mempool accepts"
             )
             continue
         if notices.lost > lost:
@@ -272,7 +273,7 @@ async def _published(notices: TxNotices, address: str, bad: Bad) -> Txs:
 
 
 async def _merged(found: Sequence[Txs]) -> Txs:
-    """Yield the transactions of several sources as they arrive. The error of one source ends all."""
+    """Yield the transactions from several sources as they arrive. An error in one source ends them all."""
     arrived: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_WAITING)
 
     async def pump(txs: Txs) -> None:
@@ -302,11 +303,11 @@ async def _merged(found: Sequence[Txs]) -> Txs:
 
 
 class _Messages(logging.Handler):
-    """Prints log messages about peers on standard error. A repeated message about a peer is printed once."""
+    """Prints log messages about peers to standard error. A repeated message about a peer is printed once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[str, str] = {}  # by peer: the last message, without its numbers
+        self._last: dict[str, str] = {}  # the last message about each peer, without its numbers
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
@@ -319,7 +320,7 @@ class _Messages(logging.Handler):
 
 @contextmanager
 def _handled(name: str, handler: logging.Handler) -> Iterator[None]:
-    """Context manager: the messages of a logger go to this handler only."""
+    """Context manager: a logger's messages go only to this handler."""
     logger = logging.getLogger(name)
     before = logger.level, logger.propagate
     logger.addHandler(handler)

@@ -1,1 +1,1 @@
-"""The options and the output of commands that work on blocks in parts: `scan --out` and `export`."""
+"""The options and the output of the commands that process blocks in parts: `scan --out` and `export`."""

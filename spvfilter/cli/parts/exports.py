@@ -16,7 +16,7 @@ from spvfilter.scan.partrun import PartsReport
 from spvfilter.scan.remote import is_url
 from spvfilter.scan.tables import missing_bloom_filters
 
-_FROM_UNDO = {  # Columns that are null without an undo record, by their table.
+_FROM_UNDO = {  # The columns of each table that are null without an undo record.
     "transactions": {"input_value", "fee", "fee_rate"},
     "inputs": {"type", "value", "address", "spent_script", "spent_script_hex", "spent_block_number"},
 }
@@ -46,7 +46,7 @@ class ExportOptions(BlockOptions):
         if is_url(self.out):
             raise ParameterError("--out takes a local path, not a URL: copy the tables after the export")
         if self.credit_p2pk and not self.balances:
-            raise ParameterError("--credit-p2pk is for --balances: add --balances, or leave --credit-p2pk out")
+            raise ParameterError("--credit-p2pk is for --balances: add --balances, or omit --credit-p2pk")
         assert self.chosen_columns  # its constructor checks the names
 
     @property
@@ -102,12 +102,12 @@ class Exports(Rounds[ExportOptions]):
 
 
 def _chosen(given: Iterable[str]) -> dict[str, list[str]] | None:
-    """Return the names of columns by the name of their table, or None for the default. Raises ParameterError."""
+    """Return the column names of each named table, or None for the default tables. Raises ParameterError."""
     chosen: dict[str, list[str]] = {}
     for text in given:
         table, colon, names = text.partition(":")
         if table in chosen:
-            raise ParameterError(f"--columns names the table {table[:40]} twice: give all its columns together")
+            raise ParameterError(f"--columns lists the table {table[:40]} twice: list all its columns in one place")
         default = list(DEFAULT_COLUMNS.get(table, ()))
         if not colon:
             chosen[table] = default or [""]

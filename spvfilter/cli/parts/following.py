@@ -1,4 +1,4 @@
-"""Following a chain in files: work again whenever the block files have changed, until Ctrl-C."""
+"""Following a chain in files: processes the blocks whenever the block files have changed, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from spvfilter.scan.remote import is_url
 _SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of block files, undo files and xor.dat
 
 FileState = tuple[str, int, int, int]
-"""Path, inode, size in bytes, and time of the last change in nanoseconds of Unix time, of a file."""
+"""A file's path, inode, size in bytes, and time of the last change (Unix time in nanoseconds)."""
 
 
 async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every_s: float, zmq: Sequence[str]) -> int:
-    """Call `scan`, then call it again whenever a file at `paths` has changed. It does not return.
+    """Call `scan`, then call it again whenever a file at `paths` has changed. This function never returns.
 
-    Errors of the first scan are raised. Later a file may vanish, or another scan may use the directory: the error is
-    printed once, and the scan is tried again.
+    Errors of the first scan are raised. After that, a file may vanish, or another scan may use the directory: then the
+    error is printed once, and the scan is tried again.
 
     Args:
         scan: Scans the blocks as they are now, and returns an exit code.
         paths: Paths of files and directories. Files that this machine cannot see are scanned each time.
-        every_s: Seconds between two looks at the files.
-        zmq: Addresses of a node's notices. The files are also checked when a notice arrives.
+        every_s: Seconds between two checks of the files.
+        zmq: Addresses at which a node publishes notices. The files are also checked when a notice arrives.
     """
     async with AsyncExitStack() as stack:
         notices = await stack.enter_async_context(TipNotices.subscribed(zmq)) if zmq else None
@@ -55,7 +55,9 @@ async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every
 
 
 def file_states(paths: Sequence[str]) -> list[FileState] | None:
-    """Return the states of the files at these paths and of the files next to them, or None for files elsewhere."""
+    """Return the states of the files at these paths and of those next to them, or None if files are not on this
+    machine.
+    """
     if not paths or any(map(is_url, paths)):
         return None
     return sorted({_state(file) for path in paths for file in _files(Path(path))})

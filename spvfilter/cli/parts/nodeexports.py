@@ -1,4 +1,4 @@
-"""The rounds of `spvfilter export` with the URL of a node: one for each change of its chain."""
+"""The rounds of `spvfilter export` with a node's URL: one for each change to its chain."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ class NodeExports(Exports):
             if nulls and not self.options.quiet:
                 self.tell(
                     f"inputs.{_BY_RPC} is null: the node's REST interface does not report it. Without -rest=1, the"
-                    " same command uses JSON-RPC, which does but takes longer"
+                    " same command uses JSON-RPC, which reports it but takes longer"
                 )
         return self.finish(Planned(export.plan, engine, 0, export.heights), export.report)

@@ -1,4 +1,4 @@
-"""The rounds of a command that works in parts: one, or with `--follow` one for each state of the chain."""
+"""The rounds of a command that processes blocks in parts: one, or with `--follow` one for each state of the chain."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from spvfilter.scan.workerplan import plan_on_workers
 T = TypeVar("T")
 Options = TypeVar("Options", bound=BlockOptions)
 _INCOMPLETE = 1  # exit code
-_ATTEMPTS = 10  # plans of a round, if files vanish while it runs (our choice)
-_POLL_S = 0.1  # between two updates of the progress display
+_ATTEMPTS = 10  # most plans that one round makes if files vanish during it (our choice)
+_POLL_S = 0.1  # time between two updates of the progress display
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Planned:
     assumed: int
     """Number of files that do not name their network, because each contains one block without a magic."""
     heights: ScannedHeights
-    """The heights that the blocks have, and the missing ones."""
+    """The heights of the blocks, and the missing heights."""
 
 
 def engine_of(options: BlockOptions, client: Any) -> Engine:
@@ -73,7 +73,7 @@ async def _planned(options: BlockOptions) -> AsyncIterator[Planned]:
                 directory=options.out,
             )
             engine = DaskWorkers(client, found)
-            # without a machine, the blocks before the first one are missing as well
+            # `missing` includes heights below the first block, which a missing machine may have
             heights = replace(found.plan.report.heights, gaps=found.missing)
             planned = Planned(found.plan, engine, found.assumed, heights)
         else:
@@ -89,7 +89,7 @@ async def _planned(options: BlockOptions) -> AsyncIterator[Planned]:
 
 
 class Rounds(ABC, Generic[Options]):
-    """The rounds of one command into one directory.
+    """The rounds of a command that writes into one directory.
 
     Args:
         options: The options of the command.
@@ -99,7 +99,7 @@ class Rounds(ABC, Generic[Options]):
     def __init__(self, options: Options, verb: str) -> None:
         self.options = options
         self.tell: Messages = Messages()
-        """Prints a message, unless the previous round has printed it."""
+        """Prints a message, unless the previous round printed it."""
         self.is_first: bool = True
         """True in the first round."""
         self._verb = verb
@@ -170,7 +170,7 @@ class Rounds(ABC, Generic[Options]):
                 return await working
             except asyncio.CancelledError:
                 complain(
-                    f"stopping: the command waits a few seconds for its running work. The finished parts are kept in"
+                    "stopping: waiting a few seconds for work in progress. The finished parts are kept in"
                     f" {self.options.out}: run the same command again to continue"
                 )
                 raise
@@ -188,7 +188,7 @@ class Rounds(ABC, Generic[Options]):
                 self._seconds = time.monotonic() - begun
 
     def counts(self, report: PartsReport, result: str) -> None:
-        """Print the numbers of blocks and parts with a result, and the change since the last run."""
+        """Print the numbers of blocks and parts, this result, and the changes since the last run."""
         if self.is_first or report.parts_done or report.change != (0, 0):
             summary = report.summary
             parts = counted(report.parts_done, "part") if report.parts_done else "no parts"
@@ -201,7 +201,7 @@ class Rounds(ABC, Generic[Options]):
 
 
 class Messages:
-    """Prints messages on standard error. A message that the previous round has printed is not repeated."""
+    """Prints messages to standard error. A message that the previous round printed is not repeated."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
@@ -218,7 +218,7 @@ class Messages:
 
 
 def _continued(report: PartsReport) -> str:
-    """Return how a run continued an earlier one, in words, or an empty text for a new directory."""
+    """Say how a run continued an earlier one. The result is empty for a new directory."""
     kept = f"{counted(report.parts_kept, 'part')} kept"
     if report.change is None:
         return kept if report.parts_kept else ""

@@ -1,4 +1,4 @@
-"""`spvfilter privacy`: show how much a peer learns from the BIP-37 filter of a watch list or of a database."""
+"""`spvfilter privacy`: show how much a peer learns from the BIP-37 filter of a watch list or a database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def configure(parser: Parser) -> None:
         "Show how much a peer learns from a wallet's BIP-37 filter: the number of other people's addresses that match,"
         " and the probability that a matching address is the wallet's. The cases are: now, after restarts, after"
         " additions, without decoys, and with bitcoinj's filter. Rates are computed from the bits and measured with"
-        " random addresses. No network is used."
+        " random addresses. This works offline."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
@@ -60,35 +60,35 @@ def configure(parser: Parser) -> None:
         metavar="U",
         type=whole(1, 1 << 48),
         default=CHAIN_ADDRESSES,
-        help="addresses on the chain; default %(default)s",
+        help="number of addresses on the chain; default %(default)s",
     )
     parser.add_argument(
         "--restarts",
         metavar="K",
         type=whole(1, MAX_RESTARTS),
         default=10,
-        help="restarts of the client; default %(default)s",
+        help="number of client restarts; default %(default)s",
     )
     parser.add_argument(
         "--added",
         metavar="N",
         type=whole(1, MAX_ADDED),
         default=10,
-        help="addresses that are added to the wallet later; default %(default)s",
+        help="number of addresses added to the wallet later; default %(default)s",
     )
     parser.add_argument(
         "--probes",
         metavar="N",
         type=whole(0, MAX_PROBES),
         default=1_000_000,
-        help="random addresses to test for each case, or 0 for none; default %(default)s",
+        help="number of random addresses to test for each case, or 0 for none; default %(default)s",
     )
     parser.add_argument(
         "--seed",
         metavar="N",
         type=whole(0, (1 << 64) - 1),
         default=0,
-        help="seed of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
+        help="seed for the sample and, without a database, for the filter's tweak and decoys; default %(default)s",
     )
     add_format(parser)
     parser.add_argument(
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Elements:
-    """The BIP-37 elements of a wallet's database, in the form that `privacy_report` takes."""
+    """The BIP-37 elements in a wallet's database, in the form that `privacy_report` takes."""
 
     def __init__(self, elements: Sequence[bytes]) -> None:
         self._elements = elements
@@ -143,7 +143,7 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
             network_of(args), args.watch, args.addresses, strict=args.strict, max_derivations=args.max_derivations
         )
         return privacy_report(watch, args.fp_rate or DEFAULT_FP_RATE, tweak, key, **counts)
-    network_of(args)  # raises if --network contradicts the database
+    network_of(args)  # raises an error if --network contradicts the database
     with WalletStore.open(args.db) as wallet, wallet.moment():
         source, known = _Elements(wallet.bip37_elements()), wallet.bip37_parameters()
     if known is None:

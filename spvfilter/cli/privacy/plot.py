@@ -10,7 +10,7 @@ from spvfilter.filters.privacy import PrivacyReport
 # colours that colour-blind people can distinguish (Okabe and Ito, 2008)
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.4"
 _LEAST = 1e-3
-"""Smallest number of decoys that a bar shows."""
+"""Smallest number of decoys that a bar can show."""
 
 
 def draw(report: PrivacyReport, universe: int, name: str) -> None:

@@ -78,21 +78,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_follow(
         parser,
         "These options need --out DIR for files, or http://HOST:PORT as the only PATH.",
-        "With --out, the files in DIR are rewritten. With a node, a block that a reorganization removes becomes a"
-        " row of kind disconnected",
+        "With --out, the files in DIR are rewritten. With a node, a block that a reorganization removes is reported in"
+        " a row whose kind is disconnected",
     )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options for files: where results go, and how a long scan is divided."""
+    """Add the options for files: where results go, and how a long scan is divided into parts."""
     parser.add_argument("--output", metavar="FILE", help="write rows to FILE, which is overwritten if it exists")
     parser.add_argument(
         "--out",
         metavar="DIR",
         help=(
             "scan in parts into a directory, in constant memory. DIR gets the matches in chain order (--format csv,"
-            " the default here, jsonl or parquet), totals.csv, and one file per part. The same command continues a scan"
-            " that was stopped, and later scans only new blocks"
+            " the default here, jsonl or parquet), totals.csv, and one file per part. If you run the same command"
+            " again, it resumes a scan that was stopped, and scans only new blocks"
         ),
     )
     add_engine(parser, "the files", "with --out: ")
@@ -107,7 +107,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--binary",
         action="store_true",
-        help="with --format parquet: write hashes as 32 bytes in the order that explorers show, not as hex text",
+        help="with --format parquet: write hashes as 32 raw bytes, in the byte order of block explorers, instead of as"
+        " hex",
     )
     parser.add_argument(
         "--publish", metavar="URL", help="with --out: also copy matches and totals to a URL such as s3://…"
@@ -121,8 +122,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--totals",
         metavar="FILE.csv",
         help=(
-            "write the totals of all entries to FILE.csv at the end; a terminal shows the largest 50. --out writes them"
-            " anyway"
+            "at the end, write the totals of all entries to FILE.csv, not only the 50 largest, which a terminal shows."
+            " --out always writes them"
         ),
     )
     parser.add_argument(
@@ -133,7 +134,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet",
         action="store_true",
-        help="do not print totals and the summary; errors still go to standard error",
+        help="do not print the totals and the summary; errors still go to standard error",
     )
 
 
@@ -157,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watch_list(given: options.ScanOptions) -> WatchList:
-    """Return the watch list of the options. Raises ParameterError, WatchFileError or OSError."""
+    """Return the watch list that the options describe. Raises ParameterError, WatchFileError or OSError."""
     watch = watch_list(
         given.network,
         given.watch,
@@ -177,7 +178,7 @@ def _watch_list(given: options.ScanOptions) -> WatchList:
 
 @contextmanager
 def _page(output: str | None) -> Iterator[Page]:
-    """Context manager: returns the page for rows, which writes to standard output or to a file."""
+    """Context manager: returns a page for the rows, which writes to standard output or to a file."""
     if output is None:
         yield Page(sys.stdout)
         return

@@ -1,4 +1,4 @@
-"""`spvfilter scan --out DIR`: scan in parts, so that a later run continues the scan, also on a chain that has grown."""
+"""`spvfilter scan --out DIR`: scan in parts, so that a later run can continue the scan, even if the chain has grown."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def run(options: ScanOptions, out: str, watch: WatchList) -> int:
 
 
 class _Scans(Rounds[ScanOptions]):
-    """The scans of one command into one directory."""
+    """The scans of one command, which write into one directory."""
 
     def __init__(self, options: ScanOptions, out: str, watch: WatchList) -> None:
         super().__init__(options, "scanned")
         self._out = out
         self._watch = watch
-        self._found = Path(out)  # the file of matches of the last scan
+        self._found = Path(out)  # the last scan's file of matches
 
     async def work(self, planned: Planned) -> PartsReport:
         options = self.options

@@ -30,8 +30,8 @@ from spvfilter.scan.sources import BlockFiles
 from spvfilter.scan.undomode import UndoMode
 
 _INCOMPLETE = 1  # exit code
-_POLL_S = 0.1  # between two updates of the progress display
-_HASHES_SHOWN = 20  # block hashes in a list of the summary
+_POLL_S = 0.1  # time between two updates of the progress display
+_HASHES_SHOWN = 20  # most block hashes that a list in the summary contains
 
 
 def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
@@ -119,7 +119,7 @@ class _Scan:
     def _shower(self) -> Callable[[MatchBatch], None]:
         """Return a function that prints the matches of a block and counts them for the totals."""
         lines = batch_printer(self._page, self._format, has_accounts=bool(self._matcher.watch.accounts))
-        # the summary of a stream states the matches of its stale blocks
+        # the summary of a stream gives the number of matches in its stale blocks
         if not wants_totals(self._options, self._format) and (self._options.quiet or not self._options.is_stream):
             return lines
 
@@ -167,20 +167,20 @@ class _Scan:
 
 
 def _list(blocks: Sequence[bytes]) -> None:
-    """Print the first hashes of blocks on standard error."""
+    """Print the first few block hashes to standard error."""
     for block in blocks[:_HASHES_SHOWN]:
         complain(f"  {hash_to_hex(block)}")
 
 
 def assumed_network(blocks: int, network: Network) -> str:
-    """Return a message about blocks in files without a magic: only a magic names the network of a block."""
-    return (
-        f"took {counted(blocks, 'block')} of an unknown network as blocks of {network}; use --network to choose another"
-    )
+    """Return a message about blocks in files without a magic, because only a magic says which network a block belongs
+    to.
+    """
+    return f"took {counted(blocks, 'block')} of unknown network to be from {network}; use --network to choose another"
 
 
 def report_silent(candidates: int, unjudged: int) -> None:
-    """Print how many transactions were searched for silent payments, and in how many a payment may be missed."""
+    """Print how many transactions were searched for silent payments, and how many of them may hide a missed payment."""
     if candidates:
         complain(f"{counted(candidates, 'transaction')} searched for silent payments")
     if unjudged:
@@ -193,6 +193,6 @@ def report_silent(candidates: int, unjudged: int) -> None:
 def unseen_spends(blocks: int) -> str:
     """Return a warning about blocks in which a scan of files cannot find spends of older coins."""
     return (
-        f"warning: {counted(blocks, 'block')} may spend coins from before these blocks, and such spends were not found."
-        " Scan from the genesis block on, or put the rev*.dat files next to the blk*.dat files"
+        f"warning: {counted(blocks, 'block')} may spend coins from before these blocks, and such spends were not"
+        " found. Start the scan at the genesis block, or put the rev*.dat files next to the blk*.dat files"
     )

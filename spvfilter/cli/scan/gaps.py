@@ -10,7 +10,7 @@ from spvfilter.cli.blockoptions import BlockOptions
 from spvfilter.cli.term.page import complain
 from spvfilter.scan.gaps import Heights, ScannedHeights, in_words
 
-_MOST_SENTENCES = 20  # lines on standard error; the file of --report lists all ranges
+_MOST_SENTENCES = 20  # most lines on standard error; the file of --report lists all ranges
 
 
 def report_heights(
@@ -19,7 +19,7 @@ def report_heights(
     tell: Callable[[str], None] = complain,
     not_searched: tuple[Heights, ...] = (),
 ) -> bool:
-    """Report missing heights, write the file of `--report`, and return True if the exit code must say so.
+    """Report missing heights, write the file of `--report`, and return True if the exit code must report a gap.
 
     `not_searched` are heights of pruned blocks that should have been searched again. Raises OSError if the file cannot
     be written.
@@ -29,7 +29,8 @@ def report_heights(
         tell(f"the blocks begin at height {heights.found[0][0]:,}: earlier ones are not in this scan")
     sentences = heights.sentences()
     sentences += [
-        f"not searched again: {in_words(each)}; their blocks are pruned, and the wallet has new scripts or outputs"
+        f"not searched again: {in_words(each)}; their blocks have been pruned, and the wallet has new scripts or"
+        " outputs"
         for each in not_searched
     ]
     for sentence in sentences[:_MOST_SENTENCES]:

@@ -45,24 +45,24 @@ _INCOMPLETE = 1  # exit code
 
 @dataclass(slots=True)
 class _Progress:
-    """Counts of scanned blocks and matches so far."""
+    """The numbers of scanned blocks and matches so far."""
 
     page: Page
     totals: ScanTotals | None
-    """The totals; None if nobody sees them."""
+    """The totals, or None if nobody sees them."""
     blocks: int = 0
     matches: int = 0
     bytes_scanned: int = 0
     first: int | None = None
-    """Height of the first scanned block; None until the height is known."""
+    """Height of the first scanned block, or None until the height is known."""
     reached: int | None = None
-    """Height of the last block that was scanned; None before the first block is scanned."""
+    """Height of the last scanned block, or None if no block has been scanned yet."""
     candidates: int = 0
-    """Transactions that were searched for silent payments."""
+    """Number of transactions that were searched for silent payments."""
     unjudged: int = 0
-    """Transactions in which a silent payment may be missed."""
+    """Number of transactions in which a silent payment may have been missed."""
     disconnected: int = 0
-    """Blocks that a reorganization took off the best chain."""
+    """Number of blocks that a reorganization took off the best chain."""
     is_incomplete: bool = False
 
     def add(self, report: ScanReport) -> None:
@@ -86,7 +86,7 @@ def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
     counts = wants_totals(options, format_of(options.format, page))
     totals = ScanTotals(matcher.watch, may_discard=options.follow) if counts else None
     progress, begun = _Progress(page, totals), time.monotonic()
-    is_whole = options.follow  # Ctrl-C is the way to end it
+    is_whole = options.follow  # only Ctrl-C ends it
     try:
         asyncio.run(_scan(options, matcher, credentials, progress))
         is_whole = True
@@ -95,7 +95,7 @@ def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
             totals.settle()
             if options.totals is not None and is_whole:
                 totals.write(Path(options.totals))
-        if not options.quiet and progress.first is not None:  # else the error says why nothing was scanned
+        if not options.quiet and progress.first is not None:  # otherwise the error says why nothing was scanned
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(options.format, page))
             report = matcher.report
             warn_of_types(matcher.watch, report.blocks if options.undo == UndoMode.OFF else len(report.without_undo))
@@ -142,7 +142,7 @@ async def _scan(options: ScanOptions, matcher: Matcher, credentials: Credentials
                 progress.add(matcher.report)
             return
         gone = printer_of_disconnected(progress.page, chosen, has_accounts=has_accounts)
-        report = matcher.report  # follow_batches() replaces it by a new one for later blocks
+        report = matcher.report  # follow_batches() replaces it with a new one for later blocks
         following = follow_batches(matcher, blocks, notices=notices, poll_s=options.poll_s)
         try:
             async with aclosing(following) as events:
@@ -191,13 +191,13 @@ def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: 
     )
     if progress.disconnected:
         complain(
-            f"{counted(progress.disconnected, 'block')} left the best chain in reorganizations; rows of kind"
+            f"{counted(progress.disconnected, 'block')} left the best chain in reorganizations; rows whose kind is"
             " disconnected name them"
         )
     report_silent(progress.candidates, progress.unjudged)
     if report.unseen:
         complain(
-            f"warning: {counted(report.unseen, 'block')} may spend coins from before these blocks, and such spends were"
-            " not found. Scan from the genesis block on, or use the REST interface of Bitcoin Core 30 or later, which"
-            " serves spent outputs"
+            f"warning: {counted(report.unseen, 'block')} may spend coins from before these blocks, and such spends"
+            " were not found. Start the scan at the genesis block, or use the REST interface of Bitcoin Core 30 or"
+            " later, which serves spent outputs"
         )

@@ -1,4 +1,4 @@
-"""The options of `spvfilter scan` and `spvfilter export` for the blocks of a node."""
+"""The options of `spvfilter scan` and `spvfilter export` for a node's blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spvfilter.rpc.endpoint import Endpoint, is_url
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the blocks of a node."""
+    """Add the options for a node's blocks."""
     of_node = parser.add_argument_group(
         "blocks of a node", "These options need http://HOST:PORT or https://… as the only PATH."
     )

@@ -1,4 +1,4 @@
-"""The options of `spvfilter scan`, with checks that they fit together."""
+"""The options of `spvfilter scan`, and the checks that they do not contradict each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.scan.outputs import OutputFormat
 from spvfilter.scan.remote import is_url
 from spvfilter.scan.undomode import UndoMode
 
-_BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
+_BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # endings of the names of block files in a directory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +77,16 @@ class ScanOptions(BlockOptions):
         }
         for option, value in others.items():
             if value:
-                raise ParameterError(f"--txid only looks for the blocks of transactions: leave {option} out")
+                raise ParameterError(f"--txid only looks for the blocks of transactions: omit {option}")
         if self.follow:
             raise ParameterError(
-                "--txid looks at the blocks once: leave --follow out, and run the command again later, from the last"
-                " height on (--from-height). Or follow an address that the transaction pays: --address A --follow"
+                "--txid looks at the blocks once: omit --follow, and run the command again later, starting at the last"
+                " height (--from-height). Or follow an address that the transaction pays: --address A --follow"
             )
         if self.is_stream:
             raise ParameterError(
-                "--txid is for blocks in files or of a node, because a stream may end with another best chain: save the"
-                " blocks in a file, or decompress the files"
+                "--txid is for blocks in files or of a node, because a stream reveals the best chain only at its end:"
+                " save the blocks in a file, or decompress them"
             )
 
     def _check_names(self) -> None:
@@ -110,15 +110,15 @@ class ScanOptions(BlockOptions):
         if self.is_stream:
             raise ParameterError("--out is for blocks in files, not on standard input")
         if self.output is not None:
-            raise ParameterError("--out DIR and --output FILE cannot be combined: give one")
+            raise ParameterError("--out DIR and --output FILE cannot be combined: use only one")
         if self.totals is not None:
             raise ParameterError("--totals is for a scan without --out: DIR/totals.csv contains them")
         if self.follow and self.remove_parts:
-            raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
+            raise ParameterError("--follow needs the parts that --remove-parts deletes: omit one of them")
         if self.format == "table":
             raise ParameterError(f"with --out, --format must be one of {', '.join(OutputFormat)}")
         if self.binary and self.format != OutputFormat.PARQUET:
-            raise ParameterError("--binary is for Parquet: add --format parquet, or leave --binary out")
+            raise ParameterError("--binary is for Parquet: add --format parquet, or omit --binary")
         if self.publish is not None and not is_url(self.publish):
             raise ParameterError("--publish takes a URL such as s3://bucket/found")
 
@@ -149,7 +149,7 @@ class ScanOptions(BlockOptions):
     def check_inputs(self) -> None:
         """Raise ParameterError if an output file is also an input, and SourceError if no PATH exists.
 
-        Without this check, the command would empty the output files before it finds that nothing can be scanned.
+        Without this check, the command would truncate the output files before finding that nothing can be scanned.
         """
         paths = [] if self.is_node or self.paths == [STDIN] else self.paths
         inputs = [Path(name) for name in (*paths, self.watch, self.txid) if name not in (None, STDIN)]

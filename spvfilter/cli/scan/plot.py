@@ -1,4 +1,4 @@
-"""The picture of `scan --plot`: the balance of the watched entries over time."""
+"""The chart of `scan --plot`: the balance of the watched entries over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spvfilter.errors import counted
 from spvfilter.scan.balance import BalanceHistory
 
 _SATOSHI = 100_000_000  # satoshi in a bitcoin
-_STEPS = 2_000  # intervals of time; at most four balances of each are drawn, see `thinned`
+_STEPS = 2_000  # number of intervals of time; at most four balances in each are drawn, see `thinned`
 _BLUE, _GREY = "#0072B2", "0.4"
 
 
@@ -65,7 +65,7 @@ def draw(history: BalanceHistory, path: Path) -> None:
 
 
 def thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the visible points: the first, the least, the largest and the last point of each interval of time."""
+    """Return the visible points: the first, the lowest, the highest and the last point in each interval of time."""
     if len(points) <= 4 * _STEPS:
         return points
     begin, end = points[0][0], points[-1][0]

@@ -1,4 +1,4 @@
-"""Blocks that `spvfilter scan` reads once, from front to back: standard input and compressed files."""
+"""Blocks that `spvfilter scan` reads once, from beginning to end: standard input and compressed files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_stream(paths: Sequence[str], *, in_parts: bool = False) -> bool:
 
 
 def _is_pipe(path: str) -> bool:
-    """Return True if a PATH is a pipe, such as the shell's <(…). Reading it twice is impossible."""
+    """Return True if a PATH is a pipe, such as the shell's <(…). A pipe cannot be read twice."""
     return path != STDIN and Path(path).is_fifo()
 
 
@@ -50,7 +50,7 @@ def named(paths: Sequence[str]) -> str:
 
 
 def blocks_in(paths: Sequence[str], network: Network, bad: Callable[[str, str], None]) -> Iterator[bytes]:
-    """Yield the raw blocks of standard input, or of compressed files in order.
+    """Yield the raw blocks from standard input, or from compressed files in order.
 
     `bad` is called with the name of the stream and a sentence for each part that isn't a block. Raises SourceError and
     OSError as `stream_blocks` does.

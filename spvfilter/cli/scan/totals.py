@@ -21,8 +21,8 @@ from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.totals import EntryTotals, entry_name, write_totals
 from spvfilter.watch.watchlist import WatchList
 
-_IN_MEMORY = 4 << 20  # bytes of matches before a file is used (our choice)
-_RECORD = struct.Struct("<32sII")  # before the packed matches of a block: its hash and time, their size
+_IN_MEMORY = 4 << 20  # size of the matches, in bytes, above which a file is used (our choice)
+_RECORD = struct.Struct("<32sII")  # precedes a block's packed matches: its hash and time, and their size
 
 
 def check_totals_file(name: str) -> None:
@@ -44,8 +44,8 @@ class ScanTotals:
 
     Args:
         watch: The watch list of the scan.
-        may_discard: True if blocks may be discarded after they were added. Until `settle`, a temporary file holds the
-            matches of all blocks, so that memory does not depend on their number.
+        may_discard: True if blocks may be discarded after they have been added. Until `settle` is called, a temporary
+            file holds the matches of all blocks, so that memory use does not depend on their number.
     """
 
     def __init__(self, watch: WatchList, *, may_discard: bool) -> None:
@@ -54,7 +54,7 @@ class ScanTotals:
         self._waiting: IO[bytes] | None = None
         if may_discard:
             self._waiting = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  `settle` or `__exit__` closes it
-        self._discarded: dict[bytes, int] = {}  # by block: the size of the temporary file when it was discarded
+        self._discarded: dict[bytes, int] = {}  # for each discarded block, the size of the temporary file at that time
 
     def __enter__(self) -> Self:
         return self
@@ -73,14 +73,14 @@ class ScanTotals:
             self._waiting.write(block.packed)
 
     def discard(self, block: bytes) -> None:
-        """Leave out the matches of a block that is not on the best chain. It may be added again later."""
+        """Exclude the matches of a block that is not on the best chain. It may be added again later."""
         if self._waiting is not None:
             self._discarded[block] = self._waiting.tell()
 
     def settle(self) -> int:
         """Count the blocks that were not discarded. Return the number of matches in discarded blocks.
 
-        No block can be discarded afterwards. Raises OSError if the temporary file cannot be read.
+        After this, no block can be discarded. Raises OSError if the temporary file cannot be read.
         """
         if self._waiting is None:
             return 0

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from spvfilter.cli.scan import node
 else:
     asyncio = deferred("asyncio")
-    node = deferred("spvfilter.cli.scan.node")  # it needs the `rpc` extra
+    node = deferred("spvfilter.cli.scan.node")  # needs the `rpc` extra
 
 _INCOMPLETE = 1  # exit code
-_POLL_S = 0.1  # between two updates of the progress display
+_POLL_S = 0.1  # time between two updates of the progress display
 _COLUMNS = ("txid", "block_hash", "height", "time", "position")
-_LONGEST = 1_000  # bytes of a line (our choice)
-_MOST_SHOWN = 20  # transactions that were not found
-_SHORTEST = 17  # characters of a shortened hash: eight at each end
+_LONGEST = 1_000  # longest line in bytes (our choice)
+_MOST_SHOWN = 20  # most transactions listed as not found
+_SHORTEST = 17  # length of a shortened hash: eight characters at each end
 _OTHER_COLUMNS = 24  # width of the table without its two hashes
 
 
 def read_txids(path: str) -> frozenset[bytes]:
-    """Return the ids in a file, one in each line, as bytes in wire order. `-` is standard input.
+    """Return the txids in a file, one on each line, as bytes in wire order. `-` is standard input.
 
-    Blank lines and lines with # at the start are skipped. The file may be compressed. Raises ParameterError if a line
-    is invalid or there are no ids, SourceError if the compression is damaged, and OSError.
+    Blank lines and lines that start with # are skipped. The file may be compressed. Raises ParameterError if a line is
+    invalid or there are no txids, SourceError if the compressed data is damaged, or OSError.
     """
     name = "standard input" if path == "-" else path
     with standard_input() if path == "-" else Path(path).open("rb") as file:
@@ -63,7 +63,7 @@ def read_txids(path: str) -> frozenset[bytes]:
 
 
 def _ids(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the ids in the lines of a file. Raises ParameterError if a line is invalid."""
+    """Yield the txids in the lines of a file. Raises ParameterError if a line is invalid."""
     for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
         text = line.strip()
         if text and not text.startswith(b"#"):

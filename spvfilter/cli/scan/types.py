@@ -1,4 +1,4 @@
-"""The warning of `spvfilter scan` that spends of script types were not found."""
+"""The warning of `spvfilter scan` that it could not find spends of script types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spvfilter.watch.watchlist import WatchList
 
 
 def warn_of_types(watch: WatchList, blocks: int) -> None:
-    """Print a warning if the list has script types, and `blocks` blocks were scanned without their undo records."""
+    """Print a warning if the watch list contains script types and `blocks` blocks were scanned without undo records."""
     if blocks and watch.table.count_of(EntryKind.SCRIPT_TYPE):
         complain(
             f"warning: no spends of {SCRIPT_TYPE} entries were found in {counted(blocks, 'block')} without undo"

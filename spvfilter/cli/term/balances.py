@@ -1,4 +1,4 @@
-"""The balances of a wallet by address, updated with each match that is found, confirmed or withdrawn."""
+"""The balance of each address of a wallet, updated with each match that is found, confirmed or withdrawn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Balances:
         self._all = _Sum()
 
     def put(self, match: Match) -> bool:
-        """Count a match instead of its earlier state. Returns False if nothing changed."""
+        """Count a match, replacing its earlier state. Returns False if nothing changed."""
         if self._matches.get(_identity(match)) == match:
             return False
         self.remove(match)
@@ -75,7 +75,9 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Return columns and at most `most` rows: the addresses, the newest last, and the sum of several addresses."""
+        """Return the columns and at most `most` rows: the addresses, newest last, and the total if there are
+        several.
+        """
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]
@@ -83,7 +85,7 @@ class Balances:
         if len(self._sums) > 1:
             rows.append([f"all {len(self._sums):,}", "", *self._all.cells()])
         columns = dict(COLUMNS)
-        for name in ("pending", "label"):  # empty columns are left out
+        for name in ("pending", "label"):  # empty columns are omitted
             at = list(columns).index(name)
             if not any(row[at] for row in rows):
                 del columns[name]

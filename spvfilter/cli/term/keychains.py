@@ -11,7 +11,7 @@ from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.wallet.reader import WalletStore
 
 _LAST_STEP = re.compile(r"/(\d+)/\*")
-_GAP = 3  # columns between two cells
+_GAP = 3  # space between two cells, in characters
 _ADDRESS_COLUMNS = ("address", "keychain", "index", "label")
 _COLUMNS = (
     *("keychain", "label", "descriptor", "lookahead", "window", "used", "last_used", "revealed"),
@@ -22,7 +22,7 @@ _COLUMNS = (
 def show_address(page: Page, wallet: WalletStore, name: str | None, account: str | None, form: str) -> None:
     """Print the lowest address that is neither used nor revealed.
 
-    Raises ParameterError if there is no such address, StoreError if the database cannot be read.
+    Raises ParameterError if there is no such address, or StoreError if the database cannot be read.
     """
     address = wallet.next_address(name, account=account)
     if form == "table":
@@ -34,9 +34,9 @@ def show_address(page: Page, wallet: WalletStore, name: str | None, account: str
 
 
 def show_keychains(page: Page, wallet: WalletStore, name: str | None, account: str | None, form: str) -> None:
-    """Print all keychains, or only the keychains of a name, label or account.
+    """Print all keychains, or only those with a given name or label, or of a given account.
 
-    Raises ParameterError if there is no such keychain, StoreError if the database cannot be read.
+    Raises ParameterError if there is no such keychain, or StoreError if the database cannot be read.
     """
     found = wallet.keychains(name, account=account)
     if form != "table":
@@ -60,13 +60,13 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, account: s
 
 
 def _purpose(descriptor: str | None) -> str:
-    """Say what the addresses of a descriptor are for, by its last step before the index (BIP-44)."""
+    """Say what a descriptor's addresses are for, according to the last step before the index (BIP-44)."""
     steps = set(_LAST_STEP.findall(descriptor or ""))
     return {"0": "receiving", "1": "change"}.get(steps.pop(), "") if len(steps) == 1 else ""
 
 
 def _fitting(columns: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
-    """Return the columns to leave out, so that addresses stay whole on a terminal with this width."""
+    """Return the columns to omit so that a terminal with this width shows addresses in full."""
     sizes = {name: max(map(len, (name, *cells))) + _GAP for name, cells in columns.items()}
     sizes["keychain"] = min(sizes["keychain"], LEAST_SHRUNK + _GAP)
     left_out: list[str] = []
@@ -78,7 +78,7 @@ def _fitting(columns: Mapping[str, Sequence[str]], width: int | None) -> list[st
 
 
 def _fields(each: KeychainStatus) -> Fields:
-    """Return the row of a keychain for JSON lines and CSV."""
+    """Return a keychain's row for JSON lines and CSV."""
     window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None, each.revealed)
     following = (each.next_index, each.next_address, each.account)
     return dict(zip(_COLUMNS, (each.name, each.label, each.descriptor, *window, *following), strict=True))

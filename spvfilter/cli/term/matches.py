@@ -22,8 +22,8 @@ else:
     csv = deferred("csv")
     json = deferred("json")
 
-_LEAST_ADDRESS = 9  # characters of a shortened address: four at each end still identify it
-NAME_SIZE = 64  # characters of the longest address (P2TR or P2WSH on regtest); scripts are shortened to it
+_LEAST_ADDRESS = 9  # length of a shortened address: four characters at each end still identify it
+NAME_SIZE = 64  # length of the longest address (P2TR or P2WSH on regtest); scripts are shortened to it
 _GREEN, _RED = "green", "red"
 
 
@@ -34,7 +34,7 @@ def bitcoin(value: int) -> str:
 
 
 def row(match: Match, *, has_accounts: bool = False) -> dict[str, str | int | None]:
-    """Return a match as a dict with the columns of `scan`, which include the account if the watch list has accounts.
+    """Return a match as a dict with the columns of `scan`, which include the account if `has_accounts` is True.
 
     Hashes are in display order, amounts in satoshi, and the time is Unix time."""
     return {
@@ -77,7 +77,7 @@ def record(match: Match) -> dict[str, str | int | None]:
 def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[[Match, int | None], None]:
     """Return a function that prints a match of an unconfirmed transaction in a format: table, jsonl or csv.
 
-    Its second argument is the `first_seen` column of jsonl and csv: the time of arrival (Unix time).
+    Its second argument is the time of arrival (Unix time), for the `first_seen` column of jsonl and csv.
     """
 
     def cells(match: Match, seen: int | None) -> dict[str, str | int | None]:
@@ -95,8 +95,8 @@ def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[
 def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[Match], None]:
     """Return a function that prints one match in a format: table, jsonl or csv.
 
-    The header of a CSV is printed immediately, the header of a table with its first row. A table shows `unconfirmed` in
-    place of the height of a match without a block.
+    A CSV header is printed immediately, a table's header with the first row. If a match is in no block, a table shows
+    `unconfirmed` in place of the height.
     """
     if chosen == "jsonl":
         return lambda match: page.record(row(match))
@@ -131,7 +131,9 @@ def _csv_label(label: str) -> bytes:
 
 
 def printer_of_disconnected(page: Page, chosen: str, *, has_accounts: bool) -> Callable[[int, bytes], None]:
-    """Return a function that prints a row of kind `disconnected`: a block, by height and hash, left the best chain."""
+    """Return a function that prints a row of kind `disconnected`, given the height and hash of a block that left the
+    best chain.
+    """
 
     def show(height: int, digest: bytes) -> None:
         cells: dict[str, object] = dict.fromkeys(columns_of(has_accounts=has_accounts))
@@ -196,7 +198,7 @@ class _Table:
 
 
 def name_of(match: Match) -> str:
-    """Return the address of a match, else its script in hex, else `(output not seen)`."""
+    """Return the address of a match, or its script in hex if it has no address, or `(output not seen)`."""
     if match.address is not None:
         return match.address
     return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"

@@ -1,4 +1,4 @@
-"""Terminal output: lines, facts and tables, drawn by rich if it is installed, else plain."""
+"""Terminal output: lines, facts and tables, drawn by rich if it is installed and plain otherwise."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ else:
     csv = deferred("csv")
     json = deferred("json")
 
-_ROWS = 512  # rows of a plain table that are written together (our choice)
-LEAST_SHRUNK = 12  # columns to which a cell may be shortened
+_ROWS = 512  # rows of a plain table that are written in one batch (our choice)
+LEAST_SHRUNK = 12  # least width of a shortened cell, in characters
 Align = Literal["left", "right"]
 
 
@@ -47,17 +47,17 @@ def hiding(hide: Callable[[str], str]) -> Iterator[None]:
 
 
 def said(message: str) -> str:
-    """Return a message as it is printed: escaped, and after the name of the program."""
+    """Return a message as it is printed: escaped, and with the program's name in front."""
     return f"spvfilter: {printable(_hide.get()(message))}"
 
 
 def complain(message: str) -> None:
-    """Print one line on standard error."""
-    sys.stderr.write(said(message) + "\n")  # one write: lines of two processes do not mix
+    """Print one line to standard error."""
+    sys.stderr.write(said(message) + "\n")  # a single write, so that lines of two processes do not mix
 
 
 def shorten(text: str, width: int) -> str:
-    """Shorten the text to at most `width` ≥ 5 characters. The middle is left out, since people compare the ends."""
+    """Shorten the text to at most `width` ≥ 5 characters. The middle is omitted, since people compare the ends."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -65,7 +65,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def rich_console(stream: TextIO) -> Console | None:
-    """Return a console of rich for a terminal, or None if the stream is not a terminal or rich is not installed."""
+    """Return a rich console for a terminal, or None if the stream is not a terminal or rich is not installed."""
     if not stream.isatty():
         return None
     try:
@@ -85,7 +85,7 @@ class Page:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal. None if the stream is not a terminal: lines may then have any length."""
+        """Width of the terminal in columns. None if the stream is not a terminal: then lines may have any length."""
         if not self.is_terminal:
             return None
         if self.console is not None:
@@ -95,9 +95,9 @@ class Page:
         return get_terminal_size().columns
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one line immediately. It is never wrapped, so that a user can copy it whole."""
+        """Print one line immediately. It is never wrapped, so that a user can copy all of it."""
         if self.console is None:
-            self.lines(printable(text) + "\n")  # one write: a killed process leaves no half line
+            self.lines(printable(text) + "\n")  # a single write, so that a killed process leaves no partial line
         else:
             self.console.print(printable(text), style=style or None, soft_wrap=True)
 
@@ -132,7 +132,7 @@ class Page:
             self.stream.flush()
 
     def title(self, text: str) -> None:
-        """Print an empty line and a title."""
+        """Print a blank line and a title."""
         self.line()
         self.line(text, "bold")
 
@@ -180,7 +180,7 @@ class Page:
         self.plain_table(columns, widths, cells)
 
     def plain_table(self, columns: Mapping[str, Align], widths: Sequence[int], rows: Iterable[Sequence[str]]) -> None:
-        """Print a table without rich, row by row. `widths` contains the least width of each column, in characters."""
+        """Print a table without rich, row by row. `widths` contains the minimum width of each column, in characters."""
         waiting: list[str] = []
         for row in chain([list(columns)], rows):
             padded = [

@@ -19,7 +19,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"  # every PNG file begins with these bytes
 def check_picture(name: str) -> Path:
     """Check that a picture can be written to a path, and return the path.
 
-    Raises ParameterError if the name does not end with .png or matplotlib is missing; SourceError or OSError.
+    Raises ParameterError if the name does not end with .png or matplotlib is missing, SourceError or OSError.
     """
     path = Path(name)
     if path.suffix.lower() != ".png":
@@ -38,7 +38,7 @@ def check_picture(name: str) -> Path:
 
 
 def save_picture(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG; an earlier picture is replaced. Raises OSError."""
+    """Write a figure as PNG, replacing an earlier picture. Raises OSError."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     with replacing(path) as file:

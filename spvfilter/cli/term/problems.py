@@ -1,4 +1,4 @@
-"""Many problems as a few lines: one for each kind of problem in each file, with an example and a count."""
+"""Many problems in a few lines: one for each kind of problem in each file, with an example and a count."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from collections.abc import Iterator
 
 from spvfilter.cli.term.page import complain
 
-_MOST = 50  # lines on standard error, and groups in memory (our choice)
+_MOST = 50  # most lines on standard error, and most groups in memory (our choice)
 _VARIES = re.compile(r"'[^']*'|\b[0-9a-f]{8,}\b|\d[\d,.]*")
-"""The parts of a message in which two problems of one kind differ: quoted texts, hashes and numbers."""
+"""The parts of a message in which two problems of the same kind differ: quoted strings, hashes and numbers."""
 _PLACE = re.compile(r" at byte \d|: (?=line \d)|: ")
-"""End of the name of a file in a problem."""
+"""Pattern of the text after a file's name in a problem."""
 
 
 class Problems:
-    """Problems by file and kind, in the order in which they occur.
-
-    A problem is a text such as "FILE at byte 8: message" or "FILE: message".
+    """Problems grouped by file and kind, in the order in which they occur. A problem is a string such as "FILE at byte
+    8: message" or "FILE: message".
     """
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], tuple[str, int]] = {}  # the first text, and the number of texts
-        self._others = 0  # number of texts beyond the groups in memory
+        self._groups: dict[tuple[str, str], tuple[str, int]] = {}  # the first problem, and how many there are
+        self._others = 0  # number of problems beyond the groups in memory
 
     def __bool__(self) -> bool:
         return bool(self._groups)
 
     def add(self, text: str, file: str | None = None) -> None:
-        """Add a problem. `file` is the file name at the start of the text; by default it ends before the place."""
+        """Add a problem. `file` is the file name at the start of `text`. By default, it ends before the place."""
         if file is None:
             found = _PLACE.search(text)
             file = text[: found.start()] if found else ""
@@ -47,6 +46,6 @@ class Problems:
             yield f"and {self._others:,} more problems in other files"
 
     def complain(self) -> None:
-        """Print the lines on standard error."""
+        """Print the lines to standard error."""
         for line in self.lines():
             complain(line)

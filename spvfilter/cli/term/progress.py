@@ -1,4 +1,4 @@
-"""Progress of a scan on standard error, if standard error is a terminal."""
+"""Progress of a scan, shown on standard error if that is a terminal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LineProgress(ProgressDisplay):
 
 
 class RichProgress(ProgressDisplay):
-    """The progress bar of rich, which is redrawn below each line that is printed on its console."""
+    """A rich progress bar, which is redrawn below each line that is printed on its console."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import (
@@ -74,7 +74,7 @@ class RichProgress(ProgressDisplay):
 def progress(console: Console | None) -> Iterator[ProgressDisplay]:
     """Context manager: returns a progress display.
 
-    `console` is the terminal on which the command prints lines; None if it prints lines elsewhere.
+    `console` is the terminal on which the command prints lines, or None if it prints them elsewhere.
     """
     if not sys.stderr.isatty():
         yield ProgressDisplay()
@@ -93,11 +93,11 @@ def progress(console: Console | None) -> Iterator[ProgressDisplay]:
 
 
 def megabytes(size: float) -> str:
-    """Format a number of bytes, in MB (1,000,000 bytes) or kB (1,000 bytes)."""
+    """Format a number of bytes in MB (1,000,000 bytes) or kB (1,000 bytes)."""
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
 def clock(seconds: float) -> str:
-    """Format a duration in seconds as M:SS, or as H:MM:SS from one hour on."""
+    """Format a duration in seconds as M:SS, or as H:MM:SS if it is an hour or longer."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

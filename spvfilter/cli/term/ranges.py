@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from spvfilter.store.searched import join
 from spvfilter.store.views import Views
 
-_MOST = 3  # ranges that a message names
+_MOST = 3  # most ranges that a message names
 
 
 def blocks(ranges: Iterable[tuple[int, int]]) -> str:
-    """Return ranges of blocks in words, such as "blocks 0 to 499 and block 700"."""
+    """Describe ranges of blocks, as in "blocks 0 to 499 and block 700"."""
     named = [f"block {first}" if first == last else f"blocks {first} to {last}" for first, last in ranges]
     if len(named) > _MOST:
         named[_MOST - 1 :] = [f"{len(named) - _MOST + 1} more ranges"]

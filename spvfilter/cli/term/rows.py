@@ -18,9 +18,9 @@ else:
     json = deferred("json")
 
 _FREE_TEXTS = frozenset(("account", "keychain", "label", "labels", "output_label"))
-"""Columns whose text a person chose, perhaps somebody other than the reader."""
+"""Columns whose text was chosen by a person, possibly not the reader."""
 _FORMULA = ("=", "+", "-", "@")
-"""First characters of a formula in a spreadsheet."""
+"""Characters with which a formula in a spreadsheet starts."""
 
 Fields = dict[str, str | int | bool | None]
 
@@ -31,7 +31,7 @@ def print_rows(
     """Print rows as JSON lines, or as CSV with a header and the cells of `csv_cells`.
 
     CSV separates the items of a list with semicolons. Control characters are escaped in both formats. In CSV, an
-    apostrophe precedes a free text that a spreadsheet would take for a formula.
+    apostrophe precedes free text that a spreadsheet would take for a formula.
     """
     if chosen == "jsonl":
         for row in rows:
@@ -45,7 +45,9 @@ def print_rows(
 
 
 def csv_cells(row: Mapping[str, object]) -> dict[str, object]:
-    """Return the cells of a row in CSV: booleans in lower case, and after each Unix time the same time as text."""
+    """Return the cells of a CSV row: booleans are in lower case, and each Unix time is followed by the same time as
+    text.
+    """
     cells: dict[str, object] = {}
     for name, cell in row.items():
         cells[name] = str(cell).lower() if isinstance(cell, bool) else cell
@@ -55,5 +57,5 @@ def csv_cells(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _cell(column: str, text: str) -> str:
-    """Return the text of a cell. Only free texts get an apostrophe: values such as -1 stay numbers."""
+    """Return the text of a cell. Only free text gets an apostrophe, so values such as -1 stay numbers."""
     return f"'{printable(text)}" if column in _FREE_TEXTS and text.startswith(_FORMULA) else printable(text)

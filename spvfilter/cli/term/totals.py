@@ -10,8 +10,8 @@ from spvfilter.cli.term.matches import NAME_SIZE, bitcoin
 from spvfilter.cli.term.page import Align, Page, printable, shorten
 
 T = TypeVar("T")
-_MOST = 50  # rows on a terminal (our choice)
-_SPENT = 3  # number of the column
+_MOST = 50  # most rows on a terminal (our choice)
+_SPENT = 3  # index of the column
 _COLUMNS: dict[str, Align] = {
     "address": "left",
     "label": "left",
@@ -48,9 +48,9 @@ def show_totals(page: Page, totals: Callable[[], Iterable[Total]], elsewhere: st
     """Print the totals as a table, if there are any.
 
     Args:
-        page: The page. A terminal gets the largest totals and the number of the others.
-        totals: Returns the totals; it is called once or twice.
-        elsewhere: A clause about the place of the other totals, such as "--totals FILE writes all".
+        page: The page. A terminal shows the largest totals and the number of the others.
+        totals: Returns the totals. It is called once or twice.
+        elsewhere: A clause that says where the other totals are, such as "--totals FILE writes all".
     """
     if not page.is_terminal:
         _show_all(page, totals)
@@ -94,7 +94,9 @@ class _Sums:
 
 
 def _show_all(page: Page, totals: Callable[[], Iterable[Total]]) -> None:
-    """Print all totals. They are measured first and then printed, so that memory does not depend on their number."""
+    """Print all totals. They are measured first and then printed, so that memory use does not depend on their
+    number.
+    """
     sums = _Sums()
     name = label = spent = 0
     for total in sums.of(totals()):

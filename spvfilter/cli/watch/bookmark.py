@@ -1,4 +1,4 @@
-"""The position of `spvfilter watch` in a wallet's events, kept in the database for the next run."""
+"""The position of `spvfilter watch` in a wallet's events, stored in the database for the next run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spvfilter.errors import SpvFilterError
 from spvfilter.light.client import LightClient
 
 READER = "watch"  # name of the bookmark in the database
-_PAUSE_S = 0.5  # between two writes, because each is flushed to the disk (our choice)
+_PAUSE_S = 0.5  # time between two writes, because each is flushed to disk (our choice)
 
 
 class Bookmark:
@@ -24,7 +24,7 @@ class Bookmark:
         self._changed = asyncio.Event()
 
     async def begin(self) -> int:
-        """Return the number of the last event that an earlier run printed, or 0 for none."""
+        """Return the number of the last event that an earlier run printed, or 0 if there is none."""
         self._told = self._kept = await self._client.bookmark(READER) or 0
         return self._told
 

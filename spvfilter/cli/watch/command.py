@@ -74,8 +74,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter watch [ADDRESS ...] --connect HOST:PORT [OPTION ...]"
     parser.description = (
         "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to"
-        " and from the wallet. Old payments come first, then new ones as they arrive. A single node can leave"
-        " payments out. Connect to two or more: their answers are compared. Ctrl-C ends it."
+        " and from the wallet. Old payments come first, then new ones as they arrive. A single node can withhold"
+        " payments, so connect to two or more: their answers are compared. Press Ctrl-C to stop."
     )
     parser.add_argument(
         "addresses",
@@ -103,7 +103,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rebuild",
         action="store_true",
-        help="replace a damaged --db with a new one and save everything possible; the old file becomes FILE.damaged",
+        help="replace a damaged --db with a new one, saving as much as possible; the old file becomes FILE.damaged",
     )
     parser.add_argument(
         "--keep-filters",
@@ -136,22 +136,22 @@ def add_start(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(0, 0xFFFFFFFF),
         help=(
-            "search blocks from height N on; if N is above the tip, from the next block on. On later runs with --db, N"
-            " has an effect only below the original start"
+            "search blocks starting at height N or, if N is above the tip, at the next block. On later runs with --db,"
+            " N matters only if it is below the original start"
         ),
     )
     since.add_argument(
         "--birthday",
         metavar="YYYY-MM-DD",
         type=birthday,
-        help="search blocks from that day on, like --from-height; or a Unix time",
+        help="search blocks starting on that day, or at that Unix time, like --from-height",
     )
     parser.add_argument(
         "--rescan",
         action="store_true",
         help=(
-            "search the blocks from --from-height or --birthday on again, or all blocks; with filters kept by"
-            " --keep-filters this fetches little"
+            "search the blocks again, starting at --from-height or --birthday if given; this downloads little if"
+            " --keep-filters kept the filters"
         ),
     )
 
@@ -161,16 +161,17 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--replay",
         action="store_true",
         help=(
-            "with jsonl and --db: also print the events that earlier runs printed. Without it a run prints only new"
-            " events"
+            "with --format jsonl and --db: also print the events that earlier runs printed. Without it, a run prints"
+            " only new events"
         ),
     )
     parser.add_argument(
         "--once",
         action="store_true",
         help=(
-            "stop at the tip, after the `synced` line, and once nodes have requested the wallet's own transactions, or"
-            " after 10 seconds. A table lists every match; jsonl lists new events, see --replay"
+            "stop at the tip, once the `synced` line is printed and nodes have requested the wallet's own transactions"
+            " (this waits at most 10 seconds for them). A table lists every match; jsonl lists new events, see"
+            " --replay"
         ),
     )
     add_timeout(parser, _PATIENCE_S, "with --once: give up after this long without progress; default %(default)g")
@@ -197,8 +198,8 @@ class WatchOptions(ClientOptions):
     def __post_init__(self) -> None:
         if not self.addresses and self.watch is None:
             if self.db is None:
-                raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
-            if not Path(self.db).exists():  # else the client makes it, for the wrong network perhaps
+                raise ParameterError("nothing to watch for: give addresses, --watch FILE or the --db of an earlier run")
+            if not Path(self.db).exists():  # otherwise the client would create it, possibly for the wrong network
                 raise ParameterError(
                     f"nothing to watch for: {self.db} does not exist yet: give addresses or --watch FILE"
                 )
@@ -308,7 +309,7 @@ class _Watch:
                 )
 
     async def _follow(self, client: LightClient, shown: StatusDisplay) -> None:
-        """Print events: until the first `Synced` event with --once, else without end."""
+        """Print events: with --once until the first `Synced` event, otherwise forever."""
         read = self._print_lines if self._json else self._print_table
         if not self._options.once:
             await read(client, shown)
@@ -325,7 +326,9 @@ class _Watch:
             raise UselessPeerError(f"gave up: no {lacking} for {self._options.timeout:g} s") from None
 
     async def _print_table(self, client: LightClient, shown: StatusDisplay) -> None:
-        """Print all matches, then events as they arrive. With --once, print all matches once the tip is searched."""
+        """Print all matches, then events as they arrive. With --once, print all matches after the tip has been
+        searched.
+        """
         events = client.events(since=None if self._options.once else await self._print_all(shown))
         async for event in events:
             if await self._take(event, shown, events.sequence):
@@ -363,7 +366,7 @@ class _Watch:
 
         These lines are not events and have no number. The `dropped` line before them gives the number of the snapshot.
         """
-        if gap.since and self._rebuilt is None:  # else no earlier line is replaced, or a message says why
+        if gap.since and self._rebuilt is None:  # otherwise no earlier line is replaced, or a message says why
             shown.complain(
                 f"the database does not contain every event after number {gap.since}: all current matches follow the"
                 " `dropped` line; use them instead of the matches in earlier lines"
@@ -437,7 +440,7 @@ class _Watch:
     def _match(self, event: _MatchEvent, shown: StatusDisplay, sequence: int | None) -> None:
         match = event.match
         if isinstance(event, MatchUnconfirmed):
-            match = replace(match, block_hash=None, height=None, time=None)  # as it is now
+            match = replace(match, block_hash=None, height=None, time=None)  # in its current state
         if self._json:
             fields = record(match)
             del fields["fee"]  # it belongs to the transaction, not to one match: `wallet history` prints it
@@ -531,7 +534,7 @@ def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
 
 
 def _how(event: _MatchEvent) -> dict[str, str]:
-    """Return the JSON fields about how completely the match's block was searched, or why the match was withdrawn."""
+    """Return the JSON fields that say how completely the match's block was searched, or why the match was withdrawn."""
     if isinstance(event, MatchUnconfirmed):
         return {}
     if not isinstance(event, MatchWithdrawn):
@@ -541,7 +544,7 @@ def _how(event: _MatchEvent) -> dict[str, str]:
 
 
 async def tick(shown: StatusDisplay) -> None:
-    """Update a status display again and again, until the terminal is gone."""
+    """Update a status display repeatedly, until the terminal goes away."""
     with suppress(OSError):  # the terminal is gone; the next output reports it
         while True:
             shown.tick()

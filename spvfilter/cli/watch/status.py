@@ -16,9 +16,9 @@ from spvfilter.wire.transport import Transport
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-TICK_S = 0.2  # between two updates of the display
-_SURE_S = 2.0  # seconds of a phase before its remaining time is estimated
-_LEAST_NAME = 12  # columns of an address
+TICK_S = 0.2  # time between two updates of the display
+_SURE_S = 2.0  # seconds that a phase must last before its remaining time is estimated
+_LEAST_NAME = 12  # width of an address, in characters
 
 
 class StatusDisplay:
@@ -28,7 +28,7 @@ class StatusDisplay:
         self._now = now
         self._phase = "connecting"
         self._doing = ""  # the current phase
-        self._begun = (0.0, 0)  # the time of its first progress, and the number done at that time
+        self._begun = (0.0, 0)  # the time of its first progress, and the number done by then
         self._peer = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
@@ -62,7 +62,7 @@ class StatusDisplay:
         self.changed()
 
     def changed(self) -> None:
-        """Handle a change of the status."""
+        """Handle a change in status."""
 
     def tick(self) -> None:
         """Update the display. It is called every TICK_S seconds."""
@@ -71,7 +71,7 @@ class StatusDisplay:
         """Clear the status before another line is printed on the same terminal."""
 
     def complain(self, message: str) -> None:
-        """Print one line on standard error."""
+        """Print one line to standard error."""
         self.clear()
         complain(message)
 

@@ -299,7 +299,7 @@ def test_a_scalable_filter_accepts_any_number_of_lines(run: Any, tmp_path: Path)
     for argv, said in (
         (
             ["merge", path, path, "--output", tmp_path / "both"],
-            "a scalable filter has no union: add the lines of both to one filter",
+            "at least one is a scalable filter: add the lines of both to one filter",
         ),
         (
             ["create", tmp_path / "g", "--capacity", 9, "--fp-rate", 0.1, "--scalable", "--hash-funcs", 3],

@@ -46,7 +46,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["create", "new", *SHAPE, "--hash-funcs", "0"], "argument --hash-funcs: expected a whole number from 1"),
         (
             ["create", "new", *SHAPE, "--key", "00"],
-            "argument --key: expected a key of 16 bytes (32 hex digits), not 1",
+            "argument --key: expected a key of 16 bytes (32 hex digits), got 1",
         ),
         (["create", "new", *SHAPE, "--key", "zz"], "argument --key: expected pairs of hex digits"),
         (["create", "new", "--capacity", str(1 << 48), "--fp-rate", "0.01"], "a filter of "),
@@ -76,24 +76,24 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: this is not a filter file: `spvfilter bloom create`"),
         (
             ["add", "made.bloom", "lines.txt", "--fp-rate", "0.1"],
-            "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: leave",
+            "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: omit",
         ),
         (
             ["add", "made.bloom", "lines.txt", "--hash-funcs", "3"],
-            "made.bloom exists and was made with --hash-funcs 20, not 3: leave",
+            "made.bloom exists and was made with --hash-funcs 20, not 3: omit",
         ),
         (
             ["add", "made.bloom", "lines.txt", "--key", "random"],
-            "made.bloom exists and was made without --key: leave --key out",
+            "made.bloom exists and was made without --key: omit --key",
         ),
         (
             ["add", "keyed.bloom", "lines.txt", "--key", "00" * 16],
-            "keyed.bloom exists and was made with another --key: leave --key out",
+            "keyed.bloom exists and was made with another --key: omit --key",
         ),
-        (["add", "made.bloom", "lines.txt", "--counting"], "made.bloom is a Bloom filter: leave --counting out"),
+        (["add", "made.bloom", "lines.txt", "--counting"], "made.bloom is a Bloom filter: omit --counting"),
         (
             ["add", "counting.bloom", "lines.txt", "--scalable"],
-            "counting.bloom is a counting Bloom filter: leave --scalable out",
+            "counting.bloom is a counting Bloom filter: omit --scalable",
         ),
         (
             ["add", "new", "lines.txt", *SHAPE, "--counting", "--scalable"],
@@ -189,7 +189,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["dedupe", "lines.txt", "made.bloom"], "made.bloom: expected lines, but this is a filter"),
         (
             ["dedupe", "made.bloom", "lines.txt", "--capacity", "5"],
-            "made.bloom exists and was made with --capacity 1000, not 5: leave",
+            "made.bloom exists and was made with --capacity 1000, not 5: omit",
         ),
         *[
             ([action, "empty", "lines.txt"], "empty: this is not a filter file: it is empty")

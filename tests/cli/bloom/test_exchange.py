@@ -105,7 +105,7 @@ def test_pybloomfiltermmap3_file_is_read_directly(run: Any, tmp_path: Path) -> N
     assert run("bloom", "check", tmp_path / "made", lines, "--allow", file).out == "other\n"
     for words in (["add", file, lines], ["dedupe", file, lines], ["merge", file, file, "--output", tmp_path / "no"]):
         ran = run("bloom", *words)
-        assert (ran.code, "is a file of pybloomfiltermmap3, which `bloom check`" in ran.err) == (2, True)
+        assert (ran.code, "is a pybloomfiltermmap3 file, which `bloom check`" in ran.err) == (2, True)
     ran = run("bloom", "create", file, lines, "--capacity", 10, "--fp-rate", 0.1, "--force")
     assert (ran.code, "exists and is not a filter" in ran.err) == (2, True)
     assert "expected lines, but this is a filter" in run("bloom", "add", tmp_path / "made", file).err
@@ -147,7 +147,7 @@ def test_grown_filter_of_redisbloom_is_refused(run: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from", "guava"], "a file of guava does not contain its funnel: give --funnel"),
+        (["--from", "guava"], "a guava file does not contain its funnel: give --funnel"),
         (["--from", "guava", "--funnel", "unencodedChars"], "cannot hold the charset UTF-16"),
         (["--from", "guava", "--funnel", "string", "--charset", "latin-1"], "cannot hold the charset latin-1"),
         (["--from", "guava", "--release", "3"], "does not take --release"),

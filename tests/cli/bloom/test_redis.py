@@ -119,14 +119,14 @@ def test_a_scalable_filter_accepts_any_number_of_lines(redis: Any, tmp_path: Pat
     refused: list[tuple[list[object], str]] = [
         (
             ["merge", "g", "copy", "--output", "both"],
-            "g and copy cannot be merged: a scalable filter has no union",
+            "g and copy cannot be merged: at least one is a scalable filter",
         ),
         (["dump", "g"], "g is a scalable filter, which consists of several filters: it has no raw form"),
         (
             ["add", "g", half, "--capacity", 21],
-            "g exists and was made with --capacity 20, not 21: leave --capacity out",
+            "g exists and was made with --capacity 20, not 21: omit --capacity",
         ),
-        (["add", "g", half, "--counting"], "g is a scalable Bloom filter: leave --counting out"),
+        (["add", "g", half, "--counting"], "g is a scalable Bloom filter: omit --counting"),
         (["create", "g", *shape], "a filter at 'g' already exists: --force replaces it"),
         (["create", "h", *shape, "--scalable", "--hash-funcs", 3], "--scalable chooses the number of hash functions"),
         (["remove", "g", half], "g is in Redis, where filters have no counters"),
@@ -162,7 +162,7 @@ def test_lines_above_the_capacity_cause_a_warning(redis: Any, tmp_path: Path) ->
     ran = redis("create", "other", source, *shape)
     assert (ran.code, ran.out) == (2, "")
     assert re.search(
-        r"other is full: it was made for 10 lines, contains 1\d, and its false-positive rate is 0.00\d+: make a larger",
+        r"other is full: it was made for 10 lines and contains 1\d, and its false-positive rate is 0.00\d+: make",
         ran.err,
     )
     redis("create", "empty", *shape)
@@ -182,10 +182,10 @@ def test_lines_above_the_capacity_cause_a_warning(redis: Any, tmp_path: Path) ->
         (["dedupe"], "bloom dedupe --redis needs the key of a filter"),
         (
             ["dedupe", "there", "--capacity", "5"],
-            "there exists and was made with --capacity 1000, not 5: leave --capacity out",
+            "there exists and was made with --capacity 1000, not 5: omit --capacity",
         ),
         (["add", "absent", "--capacity", "5"], "no filter at 'absent'"),
-        (["add", "there", "--scalable"], "there is a Bloom filter: leave --scalable out"),
+        (["add", "there", "--scalable"], "there is a Bloom filter: omit --scalable"),
         (["create", "new", *SHAPE, "--counting"], "--counting needs a filter in a file"),
         (["remove", "there"], "there is in Redis, where filters have no counters"),
         (["create", "there", *SHAPE], "a filter at 'there' already exists: --force replaces it"),

@@ -68,8 +68,14 @@ def test_info_describes_a_static_filter(run: Any, made: Path) -> None:
         (["remove", "made.static", "lines.txt"], "made.static is a static filter, which cannot be changed"),
         (["dedupe", "made.static", "lines.txt"], "made.static is a static filter, which cannot be changed"),
         (["dump", "made.static", "--output", "raw"], "made.static is a static filter, which has no bits"),
-        (["merge", "made.static", "plain", "--output", "u"], "made.static and plain cannot be merged: a static filter"),
-        (["merge", "plain", "made.static", "--output", "u"], "plain and made.static cannot be merged: a static filter"),
+        (
+            ["merge", "made.static", "plain", "--output", "u"],
+            "made.static and plain cannot be merged: at least one is a static filter",
+        ),
+        (
+            ["merge", "plain", "made.static", "--output", "u"],
+            "plain and made.static cannot be merged: at least one is a static filter",
+        ),
         (["create", "f", "made.static", "--static"], "made.static: expected lines, but this is a filter"),
         (["create", "made.static", "lines.txt", "--static"], "made.static exists: --force replaces it"),
         (["create", "f", "lines.txt", "--static", "--capacity", "5"], "--static counts the lines itself"),

@@ -122,7 +122,10 @@ def test_undo_files_give_the_published_filters_of_any_range(run: Any, name: str,
     assert run("cfilter", "build", tmp_path, "--network", known["network"], "--undo", "require").code == 2
     ran = run("cfilter", "build", tmp_path, "--network", known["network"])
     assert ran.code == 1
-    assert "outputs that it spends are in no earlier given block: add those blocks, or its rev*.dat" in ran.err
+    assert (
+        "outputs that it spends are not in any earlier block that was given: add those blocks, or its rev*.dat"
+        in ran.err
+    )
 
 
 @pytest.mark.long
@@ -166,8 +169,8 @@ def test_unknown_spent_outputs_are_an_error_of_one_block(run: Any, chain: Sequen
     assert [json.loads(line)["height"] for line in ran.out.splitlines()] == [1]
     assert ran.err.startswith(f"spvfilter: {tmp_path}/2.raw at byte 0, block ")
     assert (
-        "outputs that it spends are in no earlier given block: add those blocks, or its rev*.dat, or --prevouts"
-        in ran.err
+        "outputs that it spends are not in any earlier block that was given: add those blocks, or its rev*.dat, or"
+        " --prevouts" in ran.err
     )
 
 

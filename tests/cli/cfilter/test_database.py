@@ -186,21 +186,21 @@ def test_stale_blocks_are_named_and_set_the_exit_code(
     stale = {**tampered(lines[6]), "block": "22" * 32}
     ran = run("cfilter", "import", file([*lines[:6], stale, *lines[6:]]), "--db", db, *NETWORK)
     assert ran.code == 1
-    assert f"spvfilter: block {'22' * 32} is not on the best chain of {db}: its filter is left out\n" in ran.err
+    assert f"spvfilter: block {'22' * 32} is not on the best chain of {db}: its filter was not imported\n" in ran.err
     assert kept(db) == set(range(COUNT))
 
 
 def test_filters_of_another_chain_cause_one_error(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     foreign = [{**tampered(lines[6]), "block": f"{number:02}" * 32} for number in range(22, 44)]
     ran = run("cfilter", "import", file(foreign), "--db", db, *NETWORK)
-    advice = f"such as {'22' * 32}: give a file of the same chain, or another database"
+    advice = f"such as {'22' * 32}: give a file of the same chain, or a different database"
     said = f"spvfilter: all 22 filters belong to blocks that are not on the best chain of {db}, {advice}\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 
 def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, "--network", "signet")
-    assert (ran.code, f"--network signet contradicts {db}, which is a database of regtest" in ran.err) == (2, True)
+    assert (ran.code, f"--network signet contradicts {db}, which is a regtest database" in ran.err) == (2, True)
     ran = run("cfilter", "import", file(lines), "--db", tmp_path / "new.db", "--network", "signet")
     assert ran.code == 2
     assert ran.err.endswith(": these filters are not for signet\n")

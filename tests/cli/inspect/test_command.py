@@ -212,7 +212,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
     ("what", "said"),
     [
         ("", "the input is empty"),
-        ("abc", "an odd number of hex digits, 3: one is missing or extra"),
+        ("abc", "expected an even number of hex digits, got 3: one is missing or extra"),
         ("no-such-file", "the argument, 12 characters, is neither an existing file nor hex digits"),
         ("x" * 5000, "the argument, 5,000 characters, is neither"),
         ("a\0b", "the argument, 3 characters, is neither"),
@@ -240,7 +240,7 @@ def test_unknown_bytes_are_one_line_and_exit_code_2(run: Any, what: str, said: s
 def test_the_first_wrong_hex_character_is_named(run: Any, tmp_path: Path) -> None:
     (tmp_path / "tx").write_text("0011\n22 33 4g")
     err = run("inspect", tmp_path / "tx", *TABLE).err
-    assert err == f"spvfilter: {tmp_path / 'tx'}: text that is not hex: character 13 is not a hex digit\n"
+    assert err == f"spvfilter: {tmp_path / 'tx'}: the text is not hex: character 13 is not a hex digit\n"
 
 
 def test_a_terminal_gets_a_prompt_for_digits(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def test_the_network_comes_from_the_database(node: NodeProcess, tmp_path: Path) 
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert values([json.loads(line) for line in ran.stdout.splitlines()]) == [(112, 50_000)]
     ran = process("watch", "--network", "signet", "--connect", node.place, "--once", "--db", db, OTHER)
-    said = f"spvfilter: --network signet contradicts {db}, which is a database of regtest: leave --network out\n"
+    said = f"spvfilter: --network signet contradicts {db}, which is a regtest database: omit --network\n"
     assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
 
 
@@ -151,7 +151,7 @@ def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, 
     db = tmp_path / "wallet.db"
     db.write_bytes(b"garbage" * 1_000)
     ran = process("watch", "--connect", node.place, "--db", db, "--rebuild", "--once", ADDRESS)
-    said = f"spvfilter: {db} does not say which network it is for: give --network NAME too\n"
+    said = f"spvfilter: {db} does not say which network it is for: also give --network NAME\n"
     assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
     assert db.read_bytes() == b"garbage" * 1_000
 

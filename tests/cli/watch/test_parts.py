@@ -39,8 +39,8 @@ def test_default_mode_is_that_of_the_light_client() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
-        ([__file__, *HERE], f"{__file__} is a path: give a file as --watch {__file__}"),
+        (HERE, "nothing to watch for: give addresses, --watch FILE or the --db of an earlier run"),
+        ([__file__, *HERE], f"{__file__} is a path: to give a file, write --watch {__file__}"),
         (["--watch", "/dev/null", *HERE], "/dev/null has no entries: write one on each line"),
         ([ADDRESS], "no node to connect to: give --connect HOST:PORT, or --discover"),
         (
