@@ -1,4 +1,4 @@
-"""The balance of a watch list over time, in 16 bytes for each block that changes it."""
+"""The balance of a watch list over time, stored in 16 bytes for each block that changes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spvfilter.scan.repeatedcoins import RepeatedCoins
 
 
 class BalanceHistory:
-    """The changes of a watch list's balance, block by block.
+    """The changes in a watch list's balance, block by block.
 
     A spend of unknown value is counted in `unknown` and does not change the balance. A coin that two blocks created
     counts once (BIP-30).
@@ -20,7 +20,7 @@ class BalanceHistory:
     def __init__(self) -> None:
         self._coins = RepeatedCoins()
         self._times = array("q")  # time of each block that changes the balance (Unix time)
-        self._changes = array("q")  # change of the balance in each of these blocks, satoshi
+        self._changes = array("q")  # change in the balance in each of these blocks, in satoshi
         self.unknown: int = 0
         """Number of spends whose value is unknown."""
 

@@ -14,7 +14,7 @@ from spvfilter.scan.sortedruns import RunForm, RunWriter, delete, merged
 from spvfilter.scan.threadwork import until
 
 _PUBKEY = "pubkey"  # the type of a P2PK script
-_SIZES = {35: 33, 67: 65}  # bytes of a public key by the bytes of its P2PK script
+_SIZES = {35: 33, 67: 65}  # size of a public key for each size of P2PK script, in bytes
 
 
 def write_balances_table(
@@ -26,15 +26,15 @@ def write_balances_table(
     network: Network,
     credits_p2pk: bool,
 ) -> None:
-    """Write the balance of each script that has unspent coins as Parquet, in the order of the scripts.
+    """Write the balance of each script that has unspent coins as Parquet, sorted by script.
 
     Args:
         path: Path of the file.
-        runs: The runs of coins of all parts of a chain.
+        runs: The runs of coins from all parts of a chain.
         temporary: Function that returns the path of a new file for a run. These files are deleted.
         is_stopped: WorkStoppedError is raised once it returns True.
         network: The network of the addresses.
-        credits_p2pk: True to count the coins of a public key as those of its P2PKH address.
+        credits_p2pk: True to count the coins of a public key toward its P2PKH address.
 
     Raises:
         OSError: A file cannot be read or written.
@@ -62,7 +62,7 @@ def write_balances_table(
 
 
 def _balances(pa: Any, coins: Any, *, credits_p2pk: bool) -> Any:
-    """Return a row for each coin: its script, its value, and one coin."""
+    """Return a row for each coin: its script, its value, and a count of one."""
     scripts = coins["script"].combine_chunks()
     if credits_p2pk:
         is_pubkey = pa.compute.equal(coins["type"].cast(pa.string()), _PUBKEY).combine_chunks()

@@ -53,7 +53,7 @@ class MatchBatch:
         return f"<MatchBatch {len(self)} matches, block {self.block.hash[::-1].hex()}>"
 
     def sums(self) -> list[tuple[int, int, int, int, int]]:
-        """Sum up the matches of each entry of the watch list.
+        """Add up the matches of each entry of the watch list.
 
         Returns:
             One tuple for each entry that has matches: number of the entry, matches, satoshi received, satoshi spent,
@@ -66,7 +66,7 @@ class MatchBatch:
 
         Args:
             form: "csv" or "jsonl".
-            label: Renders a label; by default as a quoted cell of CSV, or as a JSON string.
+            label: Function that renders a label. By default, a label becomes a quoted CSV cell or a JSON string.
 
         Raises:
             ParameterError: The form is neither "csv" nor "jsonl".

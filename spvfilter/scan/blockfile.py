@@ -1,4 +1,4 @@
-"""One block file: raw, hex, or a blk*.dat of Bitcoin Core with its framing.
+"""One block file: raw, hex, or a framed blk*.dat of Bitcoin Core.
 
 A blk*.dat (Core node/blockstorage.cpp) is a sequence of records:
 
@@ -9,11 +9,11 @@ A blk*.dat (Core node/blockstorage.cpp) is a sequence of records:
 | size | block |
 
 Records need not be in height order. Zeros may follow any record, because Core allocates space in advance. The last
-record may be half written. Since Core 28, records are XORed with the 8-byte key in xor.dat, repeated from the start of
-each file. The zeros after the records are not.
+record may be half written. Since version 28, Core has XORed records with the 8-byte key in xor.dat, repeated from the
+start of each file. It does not XOR the zeros after the records.
 
-Core writes a block over zeros that it allocated before. A half-written block therefore has its full size, and zeros
-instead of its last bytes. A record before zeros counts only if its transactions fit its header.
+Core writes a block over zeros that it allocated earlier, so a half-written block has its full size but ends with zeros.
+A record before zeros therefore counts only if its transactions match its header.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan.remote import FilePath, OpenFile, opened
 from spvfilter.scan.wrongnetwork import A_TRANSACTION, begins_with_tx, contradiction, is_mined, other_magic
 
-_MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
-_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes of one read (our choice)
+_MIN_BLOCK_SIZE = 81  # size of a header and a transaction count, in bytes
+_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes to read at a time (our choice)
 _PRINTABLE = frozenset(b"\t\n\r" + bytes(range(32, 127)))
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 _LARGEST_TX = 1_000_000
-"""Bytes of a file that are read to recognize a transaction (our choice: the hex of a standard one, and more)."""
+"""Bytes of a file that are read to recognize a transaction (our choice: more than the hex of a standard one)."""
 
 
 class Record(NamedTuple):
-    """The place and the first bytes of a block, or of an undo record with its checksum, in a file."""
+    """The place and first bytes in a file of a block, or of an undo record with its checksum."""
 
     offset: int
     """Offset of the record's first byte in the file."""
@@ -49,16 +49,16 @@ class Record(NamedTuple):
 
 
 class Framing(NamedTuple):
-    """The kind of records in a file, with the limits of their sizes."""
+    """The kind of records in a file, and the limits on their size."""
 
     name: str
     """Name of this kind of record, for messages."""
     least: int
-    """Smallest size that a record can give, in bytes."""
+    """Smallest size that a record's size field can give, in bytes."""
     most: int
-    """Largest size that a record can give, in bytes."""
+    """Largest size that a record's size field can give, in bytes."""
     tail: int
-    """Bytes after a record that its size does not include: the checksum of an undo record."""
+    """Number of bytes after a record that its size field does not count: the checksum of an undo record."""
 
 
 BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
@@ -77,10 +77,10 @@ class BlockFile:
         """True if nothing in the file reveals the network of its block."""
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
-        """Yield every block in the file, and a sentence about each part that is not one.
+        """Yield every block in the file, and a sentence about each part that is not a block.
 
-        Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError if the file is empty, if it
-        reveals that its blocks belong to another network, or if it is too large to be a block.
+        Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError if the file is empty, belongs
+        to another network, or is too large to be a block.
         """
         with opened(self.path) as file:
             if not file.size:
@@ -90,7 +90,7 @@ class BlockFile:
                 file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE), network
             )
             if owner not in (None, network):
-                raise SourceError(f"these are blocks of {owner}, not of {network}: choose that network")
+                raise SourceError(f"these are {owner} blocks, but the network is {network}: choose {owner} instead")
             if owner is None and (other := other_magic(head)):
                 raise SourceError(other)
             if owner is network or self._is_blk() or not any(head):
@@ -101,7 +101,7 @@ class BlockFile:
     def read(self, offset: int, size: int) -> bytes:
         """Return the bytes of one record, with the XOR reversed.
 
-        Raises OSError or RemoteFileError if the file cannot be read, and SourceError if it has become shorter.
+        Raises OSError or RemoteFileError if the file cannot be read, and SourceError if it has shrunk.
         """
         with opened(self.path) as file:
             if self.is_hex:
@@ -138,7 +138,7 @@ class BlockFile:
         self._check_network(head, network)
         if _PRINTABLE.issuperset(head):
             raise SourceError(
-                "not a block file: expected blk*.dat of Bitcoin Core, or one block as bytes or in hex digits"
+                "not a block file: expected a blk*.dat file of Bitcoin Core, or one block as bytes or hex digits"
             )
         return Record(0, size, head[:prefix_size])
 
@@ -201,7 +201,7 @@ def _end(record: Record) -> int:
 
 
 def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterator[Record | str]:
-    """Yield what `framed` found in a block file, with a message in place of a half-written record."""
+    """Yield what `framed` found in a block file, replacing half-written records with messages."""
     end: Record = Record(file.size + 8, 0, b"")  # as if a record followed the file
     for each, following in pairwise(chain(found, (end,))):
         is_padded = isinstance(following, Record) and isinstance(each, Record) and _end(each) < following.offset - 8
@@ -215,7 +215,9 @@ def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterato
 
 
 def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:
-    """Return the offset of the next magic after `start`, or the file's size; and True if only zeros precede it."""
+    """Return the offset of the next magic after `start`, or the file's size if there is none, and whether only zeros
+    precede it.
+    """
     at, chunk, zeros, found, size = start, _SMALL_CHUNK, True, -1, file.size
     while at < size and found < 0:
         data = file.at(at, chunk)

@@ -15,17 +15,17 @@ class ChainChange(NamedTuple):
     """The blocks that differ between an earlier scan and the scan that continues it."""
 
     new: int
-    """Number of blocks that the earlier scan did not have on its best chain."""
+    """Number of blocks that were not on the earlier scan's best chain."""
     gone: int
     """Number of blocks that left the best chain, so their rows are removed."""
 
 
 def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
-    """Compare the best chain of a plan with an earlier chain, given the length and the last block of the latter.
+    """Compare the best chain of a plan with an earlier chain, given the earlier chain's length and last block.
 
     Args:
         plan: The new plan.
-        blocks: Number of blocks of the earlier chain.
+        blocks: Number of blocks in the earlier chain.
         tip: Hash of the last block of the earlier chain, 32 bytes in wire order.
     """
     stale = {block.ref.hash: block.ref.previous for part in plan.stale for block in part.blocks()}

@@ -1,4 +1,6 @@
-"""Scan parts on the workers of a Dask cluster (`dask` extra). The result is that of one thread, even if workers die."""
+"""Scan parts on the workers of a Dask cluster (`dask` extra). The result is the same as with one thread, even if
+workers die.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from spvfilter.watch.compiled import ImagePlace, check_unchanged, image_of
 from spvfilter.watch.watchlist import WatchList
 
 _CLOSE_S = 5  # seconds that closing waits for transfers to workers (our choice)
-_WIDTH = 256  # parts that the scheduler has at a time, about 0.1 MB each (our choice)
+_WIDTH = 256  # parts sent to the scheduler at a time, about 0.1 MB each (our choice)
 
 
 @public
@@ -37,8 +39,8 @@ class DaskWorkers(Engine):
     """An engine that scans parts on the workers of a Dask cluster.
 
     Every worker must see the blocks' files under the same paths, unless `plan` says which worker has which file.
-    Workers return the files of parts and this process writes them, so nothing else needs to be shared. Workers that
-    join later are used. If a worker dies, another one scans its part.
+    Workers return the files of parts, which this process writes, so nothing else needs to be shared. Workers may join
+    later. If a worker dies, another one scans its part.
 
     Args:
         client: A `distributed.Client`, asynchronous or not. It stays open.
@@ -57,13 +59,13 @@ class DaskWorkers(Engine):
         self._owner = secrets.token_bytes(16)
         self._passes = 0
         self._table = WatchTable()
-        self._place: ImagePlace | None = None  # file with the table; None if a worker does not see it
+        self._place: ImagePlace | None = None  # the file that contains the table, or None if a worker does not see it
         self._shared: dict[Path | None, asyncio.Task[tuple[Any, bool]]] = {}
 
     async def begin(self, table: WatchTable) -> None:
         """Set the table of watched entries that later calls of `run` scan for.
 
-        Raises SourceError unless there is a worker, and all workers have this version of spvfilter.
+        Raises SourceError unless there is at least one worker, and all workers have this version of spvfilter.
         """
         self._table, self._shared, self._place = table, {}, ImagePlace.of(table)
         self._passes += 1
@@ -125,14 +127,15 @@ class DaskWorkers(Engine):
         except AwayError:
             away = [machine for machine in range(len(plan.sights)) if not await worker_pool.workers(machine)]
             raise SourceError(
-                f"all workers with the blocks of {plan.only_on(away or machines)} have left: start one on their"
-                " machine and run the same scan again to continue"
+                f"all workers with the blocks of {plan.only_on(away or machines)} have left: start a worker on their"
+                " machine, and run the same scan again to continue"
             ) from None
 
     async def _share(self, coins: Path | None) -> tuple[Any, bool]:
         """Send the data that all parts of a pass need to every worker.
 
-        Returns the future of the data, and True if the data name a file with the table instead of containing the table.
+        Returns a future of the data, and whether the data names a file that contains the table instead of containing
+        the table itself.
         """
         self._passes += 1
         number, place = self._passes, self._place
@@ -201,17 +204,17 @@ async def scan_cluster(
         form: The format of the file of matches.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         transactions: True to also write every input and output of the matched transactions.
-        binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
+        binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, instead of as hex.
         send_scan_key: True to send the private scan keys of sp() descriptors to the workers.
 
     Returns:
         The path of the file of matches.
 
     Raises:
-        ParameterError: The watch list is empty or for another network, the directory holds another scan or other files,
-            or a package is missing.
+        ParameterError: The watch list is empty or for another network, the directory holds a different scan or other
+            files, or a package is missing.
         DirectoryInUseError: Another scan uses the directory.
-        SourceError: There is no worker, a worker has another version of spvfilter or does not see the files, or the
+        SourceError: There is no worker, a worker has a different version of spvfilter or does not see the files, or the
             scheduler is lost.
         OSError: A file cannot be read or written.
     """

@@ -1,4 +1,4 @@
-"""A file of the outpoints found in a first pass over the parts, which any worker can load for the second pass.
+"""A file of the outpoints that a first pass over the parts found. Any worker can load it for the second pass.
 
 | bytes | field |
 |---|---|
@@ -25,9 +25,9 @@ _CHUNK = 4_096  # hits that are packed together (our choice)
 
 
 def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: int = MOST_COINS) -> bytes:
-    """Write the outputs among the hits of parts to a file, in order.
+    """Write the outputs among the parts' hits to a file, in order.
 
-    Outputs that matched a data prefix or a script type of the table are left out. Returns the digest at the end of the
+    Outputs that matched a data prefix or a script type of the table are omitted. Returns the digest at the end of the
     file, or b"" if there is no output. Raises SourceError if there are more than `most` outputs, and OSError.
     """
     digest, count = sha256(), 0
@@ -48,7 +48,7 @@ def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: 
 
 
 def _outputs(parts: Iterable[PartFile], table: WatchTable) -> Iterator[Hit]:
-    """Yield the hits whose outpoints a later pass has to know."""
+    """Yield the hits whose outpoints a later pass needs."""
     patterns = patterns_of(table)
     for part in parts:
         for block in part.blocks():

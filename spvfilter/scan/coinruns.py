@@ -3,8 +3,8 @@
 The rows of a run are sorted by outpoint, and each outpoint occurs once. The last event of an outpoint decides: a coin
 that was created after its last spend is unspent. This also applies to the coinbases that were created twice (BIP-30).
 
-As in Bitcoin Core, the coin of the genesis block and coins that nothing can spend do not exist. Nothing can spend a
-script that begins with OP_RETURN, or one above 10,000 bytes.
+As in Bitcoin Core, unspendable coins are not included: the coin of the genesis block, and coins whose script begins
+with OP_RETURN or is longer than 10,000 bytes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ORDER = [(name, "ascending") for name in (*_KEY, "order")]
 
 
 def run_schema(pa: Any) -> Any:
-    """Return the schema of a run. A row without a value says that the coin was spent."""
+    """Return the schema of a run. A null value says that the coin was spent."""
     return pa.schema(
         [
             ("transaction_hash", pa.binary(HASH_SIZE)),
             ("index", pa.int64()),
-            ("order", pa.int64()),  # twice the height, plus 1 for a spend: a block creates before it spends
+            ("order", pa.int64()),  # twice the height, plus 1 for a spend: a block creates coins before it spends them
             ("is_coinbase", pa.bool_()),
             ("type", arrow_type(pa, "outputs.type")),
             ("value", pa.int64()),
@@ -63,7 +63,7 @@ class CoinRunWriter:
         return self._writer.opened()
 
     def add(self, columns: dict[str, ColumnBuffers]) -> None:
-        """Add the events of some blocks, from columns with the names in CREATED and SPENT. Raises OSError."""
+        """Add the events of some blocks, given as columns named in CREATED and SPENT. Raises OSError."""
         # together, since only created coins have the dictionary of types that all batches of a run share
         self._writer.add(self._pa.concat_tables([_created(self._pa, columns), _spent(self._pa, columns)]))
 
@@ -119,7 +119,7 @@ def _last_events(pa: Any, table: Any) -> Any:
 
 
 def unspent(paths: Sequence[Path], temporary: Callable[[], Path]) -> Iterator[Any]:
-    """Yield the unspent coins of any number of runs as Arrow tables, in the order of their outpoints.
+    """Yield the unspent coins of any number of runs as Arrow tables, sorted by outpoint.
 
     Args:
         paths: The runs of all parts of a chain.

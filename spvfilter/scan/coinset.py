@@ -17,7 +17,7 @@ from spvfilter.scan.threadwork import until
 
 
 def check_whole(plan: Plan) -> int:
-    """Return the height of the last block of a plan, which must contain all blocks from the genesis block on.
+    """Return the height of the last block of a plan, which must contain all blocks since the genesis block.
 
     The genesis block itself may be missing, because its coin cannot be spent. Raises SourceError if other blocks are
     missing; a node may write them later.
@@ -31,13 +31,12 @@ def check_whole(plan: Plan) -> int:
             if height != following or not block.is_rooted:
                 found = "a chain from another block" if height == following else _in_words(height)
                 raise SourceError(
-                    f"coins and balances need all blocks from the genesis block on: expected height {following:,},"
-                    f" found {found}. Add the files with the missing blocks, and leave --from-height and --from-date"
-                    " out"
+                    f"coins and balances need every block since the genesis block: expected height {following:,},"
+                    f" found {found}. Add the files with the missing blocks, and omit --from-height and --from-date"
                 )
             following += 1
     if following is None:
-        raise SourceError("coins and balances need all blocks from the genesis block on, but there are no blocks")
+        raise SourceError("coins and balances need every block since the genesis block, but there are no blocks")
     return following - 1
 
 
@@ -46,7 +45,7 @@ def _in_words(height: int | None) -> str:
 
 
 def state_path(directory: Path, table: str, height: int) -> Path:
-    """Return the path of a table's file for the state at a height. The table is coins or balances."""
+    """Return the path of the file of a table, coins or balances, for the state at a height."""
     return directory / table / f"height={height:09}" / f"{table}.parquet"
 
 
@@ -59,7 +58,7 @@ def write_coins_table(
     network: Network,
     is_hex: bool,
 ) -> None:
-    """Write the unspent coins of all runs of a chain as Parquet, in the order of their outpoints.
+    """Write the unspent coins from all runs of a chain as Parquet, sorted by outpoint.
 
     Raises OSError if a file cannot be read or written, and WorkStoppedError once `is_stopped` returns True.
     """
@@ -96,7 +95,7 @@ def write_coins_table(
 
 
 def _in_hex(pa: Any, hashes: Any) -> Any:
-    """Return hashes as text in hex."""
+    """Return hashes as hex strings."""
     digits = 2 * HASH_SIZE
     text = b"".join(hashes.to_pylist()).hex().encode()
     offsets = array("i", range(0, len(text) + 1, digits))

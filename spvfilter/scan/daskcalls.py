@@ -1,4 +1,4 @@
-"""Calls of a `distributed.Client`, asynchronous or not, and their errors when the scheduler or workers are lost."""
+"""Calls through a `distributed.Client`, asynchronous or not, and their errors if the scheduler or workers are lost."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CLOSE_S = 5  # Seconds that closing the client may take.
 _NO_SCHEDULER = "not the address of a Dask scheduler: expected tcp://HOST:PORT"  # The address may have a password.
 _WORKERS_S = 30  # Seconds to wait for the first worker.
 _LOOK_S = 0.5  # Seconds between two checks of which workers are connected.
-_RETRIES = 2  # Times that the scheduler runs a failed call again.
-ATTEMPTS = 8  # Times that a call is submitted whose workers died. Dask gives up a submission after four deaths.
+_RETRIES = 2  # Number of times that the scheduler retries a failed call.
+ATTEMPTS = 8  # Times that a call is submitted if its workers die. Dask gives up a submission after four deaths.
 
 
 class LostError(Exception):
-    """A call has no result, because the workers that it ran on, or that held its arguments, were lost."""
+    """A call has no result because the workers that ran it, or held its arguments, were lost."""
 
     def __init__(self, cause: Exception | None, *, lacks_data: bool = False) -> None:
         super().__init__(cause)
@@ -53,8 +53,8 @@ class Calls:
     async def scatter(self, value: object) -> Any:
         """Send a value to every worker, and return a future of the value for later calls.
 
-        If a worker leaves in the meantime, the whole transfer fails with an error that may look as if the scheduler
-        were lost. The value is then sent again. Raises SourceError if the scheduler is lost, or if the transfer fails
+        If a worker leaves during the transfer, the whole transfer fails with an error that may look as if the scheduler
+        were lost, so the value is sent again. Raises SourceError if the scheduler is lost, or if the transfer fails
         repeatedly.
         """
         for _ in range(ATTEMPTS):
@@ -82,7 +82,7 @@ class Calls:
             function: The function.
             args: Its arguments.
             workers: Addresses of the workers that may run it; by default any worker.
-            are_there: Function that returns True while these workers are connected.
+            are_there: Function that returns True as long as these workers are connected.
 
         Raises:
             LostError: The workers were lost.
@@ -112,7 +112,9 @@ class Calls:
                 future.release()
 
     async def _result(self, future: Any, are_there: Callable[[], Awaitable[bool]] | None) -> object:
-        """Wait for the result of a future while the workers that may compute it are connected. Raises LostError."""
+        """Wait for the result of a future as long as the workers that may compute it are connected. Raises
+        LostError.
+        """
         if are_there is None:
             return await self._value(future)
         waiting = asyncio.ensure_future(self._value(future))
@@ -126,7 +128,8 @@ class Calls:
             waiting.cancel()
 
     async def _value(self, future: Any) -> object:
-        """The result of a future. Nothing cancels the task that waits for it: it ends when the future is released.
+        """Return the result of a future. The task that waits for it is never cancelled: it ends when the future is
+        released.
 
         A client combines several gathers into one. Cancelling that gather would also cancel later ones.
         """
@@ -141,7 +144,7 @@ class Calls:
         """Forget a task that waited for a future."""
         self._awaited.discard(awaited)
         if not awaited.cancelled():
-            awaited.exception()  # else asyncio would warn that no task has retrieved the exception
+            awaited.exception()  # otherwise asyncio would warn that the exception was never retrieved
 
     async def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel these futures and all running calls.
@@ -150,11 +153,11 @@ class Calls:
         """
         everything = [*futures, *self._running]
         if everything and not self.is_gone:
-            with suppress(Exception):  # the scheduler may disappear at this moment
+            with suppress(Exception):  # the scheduler may disappear at any moment
                 await self.call(self.client.cancel, everything, force=True)
 
     async def check_workers(self) -> None:
-        """Raise SourceError unless there is a worker, and all workers run this edition of spvfilter."""
+        """Raise SourceError unless there is at least one worker, and all workers run this edition of spvfilter."""
         try:
             await self.call(self.client.wait_for_workers, 1, timeout=_WORKERS_S)
         except TimeoutError:
@@ -205,7 +208,9 @@ def scheduler_is_there() -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Raise ParameterError if an address has no port. The client would leave unfinished coroutines behind."""
+    """Raise ParameterError if an address has no port, because the client would then leave unfinished coroutines
+    behind.
+    """
     from distributed.comm.addressing import parse_address, parse_host_port
 
     try:

@@ -66,8 +66,8 @@ class PartScan:
         watch: The watch list whose matches are found.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         most_coins: Largest number of outpoints that a second pass keeps in memory, about 150 bytes each.
-        transactions: True to keep every input and output of the matched transactions, for `transactions`.
-        binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
+        transactions: True to keep every input and output of the matched transactions, for the method `transactions`.
+        binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, instead of as hex.
 
     Raises:
         ParameterError: The watch list is empty, or its network is not that of the plan.
@@ -89,8 +89,8 @@ class PartScan:
         silent = watch.windows.silent
         if silent and any(part.kept for part in plan.parts):
             raise ParameterError(
-                "the blocks of earlier parts are pruned, so silent payments, sp(), cannot be searched for there: scan"
-                " into another directory"
+                "the blocks of earlier parts have been pruned, so they cannot be searched for silent payments, sp():"
+                " scan into another directory"
             )
         if watch.network != plan.network:
             raise ParameterError(f"the watch list is for {watch.network}, but the blocks are from {plan.network}")
@@ -103,7 +103,7 @@ class PartScan:
         self.has_transactions = transactions
         """True if the scan keeps the inputs and outputs of matched transactions."""
         self.has_binary_hashes = binary_hashes
-        """True if hashes in Parquet files are 32 bytes; False if they are text in hex."""
+        """True if hashes in Parquet files are 32 bytes; False if they are hex strings."""
         self._rows: list[Path] = []  # part files of the inputs and outputs of matched transactions, in chain order
         self._given = watch.copy()
         self._watch = self._given
@@ -135,7 +135,7 @@ class PartScan:
             The files of the parts in chain order.
 
         Raises:
-            ParameterError: The directory holds another scan or other files, or its parts were removed.
+            ParameterError: The directory holds a different scan or other files, or its parts were removed.
             DirectoryInUseError: Another scan uses the directory.
             SourceError: A source of blocks cannot be used, or a block that was scanned before is no longer in any file.
             OSError: A file cannot be read or written.
@@ -163,7 +163,7 @@ class PartScan:
             yield await to_its_end(lambda: [PartFile(task.path) for task in done.tasks])
 
     def finished(self) -> list[PartFile]:
-        """Return the files of the parts of the last finished run in chain order, or an empty list if there are none.
+        """Return the part files of the last finished run in chain order, or an empty list if there are none.
 
         Raises OSError if a file cannot be read, and SourceError if the manifest is damaged.
         """
@@ -182,7 +182,7 @@ class PartScan:
     def write_transactions(self, path: Path, is_stopped: Callable[[], bool] = lambda: False, jobs: int = 1) -> None:
         """Write the rows of `transactions` into a file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-        With several jobs, threads make the rows. An internal error ends it once `is_stopped` returns True.
+        With several jobs, threads render the rows. Once `is_stopped` returns True, an internal error ends the work.
 
         Raises OSError if a file cannot be read or written, SourceError if it is damaged, and ParameterError if Parquet
         is chosen but pyarrow is missing.
@@ -190,7 +190,7 @@ class PartScan:
         write_transactions(path, until(self._rows, is_stopped), self._watch, self.parquet_form, jobs)
 
     def remove_parts(self) -> None:
-        """Delete the files of the parts, so that only the outputs remain. This scan cannot grow afterwards.
+        """Delete the files of the parts, so that only the outputs remain. After this, the scan cannot grow.
 
         Raises DirectoryInUseError if a scan uses the directory, OSError if a file cannot be deleted, and SourceError if
         the manifest is damaged.
@@ -199,7 +199,7 @@ class PartScan:
             self._parts.remove_parts()
 
     async def _find_silent(self, engine: Engine) -> None:
-        """Search all parts for silent payments, and watch their scripts: the passes then find the matches.
+        """Search all parts for silent payments, and watch the scripts found, so that the passes find the matches.
 
         The numbers of the new entries depend only on the order of the chain.
         """
@@ -225,7 +225,7 @@ class PartScan:
     def _widen(self, earlier: list[dict[str, int]]) -> None:
         """Double the lookahead of the keychain windows before the scan, so that they move less often during it.
 
-        If parts of the earlier run are kept, the windows begin as they ended there.
+        If parts of the earlier run are kept, the windows start where that run ended them.
         """
         self._windows = []
         if not self._given.keychains:
@@ -241,13 +241,13 @@ class PartScan:
 
     @property
     def _keeps(self) -> bool:
-        """True if parts of the earlier run are kept, because their blocks are pruned."""
+        """True if parts of the earlier run are kept because their blocks have been pruned."""
         return any(part.kept for part in self.plan.parts)
 
     def _set_windows(self, ends: dict[str, int]) -> None:
         """Set the ends of keychain windows. The numbers of the entries then depend only on these ends.
 
-        If parts of the earlier run are kept, their hits need the numbers of its entries. New entries then follow them.
+        If parts of the earlier run are kept, their hits refer to that run's entry numbers, so new entries follow those.
         """
         if not self._keeps:
             self._windows = []
@@ -259,9 +259,8 @@ class PartScan:
             self._watch.advance()
 
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
-        """Advance the keychain windows for the scripts that the hits use. Return True if a window moved.
-
-        Windows that moved are then widened again.
+        """Advance the keychain windows past the scripts that the hits use, and return True if a window moved. Windows
+        that moved are then widened again.
         """
         if not self._watch.keychains:
             return False
@@ -277,7 +276,7 @@ class PartScan:
     async def _passes(self, engine: Engine) -> _Done:
         """Scan all parts, and repeat this until no keychain window moves.
 
-        Then scan the parts again whose blocks lack undo records, to find spends by outpoint.
+        Then rescan the parts whose blocks lack undo records, to find spends by outpoint.
         """
         parts = self.plan.parts
         while True:
@@ -307,7 +306,7 @@ class PartScan:
     def _done(
         self, tasks: list[PartTask], summaries: list[PartSummary], watch: bytes, coins: bytes = _NO_COINS
     ) -> _Done:
-        """Return the result, and report the pruned blocks that these scripts and outpoints were not searched in."""
+        """Return the result, and report the pruned blocks that were not searched for these scripts and outpoints."""
         heights: list[Heights] = []
         for task, summary in zip(tasks, summaries, strict=True):
             known = coins if summary.by_outpoint else _NO_COINS
@@ -317,14 +316,14 @@ class PartScan:
         return _Done(tasks, summaries)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
-        """Write the outpoints that these parts found to a file. Return its digest, or b"" if no output was found."""
+        """Write the outpoints found in these parts to a file. Return its digest, or b"" if no output was found."""
         fresh = self._parts.file(b"", "coins.hits")
         digest = write_coins(fresh, map(PartFile, paths), self._watch.table, self._most_coins)
         fresh.replace(self._coins(digest))
         return digest
 
     def _coins(self, key: bytes) -> Path:
-        """Return the path of the file of outpoints with this digest."""
+        """Return the path of the outpoint file with this digest."""
         return self._parts.file(key, ".hits")
 
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
@@ -340,7 +339,7 @@ class PartScan:
         return PartTask(part, self._parts.file(key), key, self.plan.undo, self.check, file)
 
     def _key(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> bytes:
-        """Return the key of a part's task with these scripts and outpoints."""
+        """Return the key of a part's task for these scripts and outpoints."""
         return task_key(part, watch, coins, self.plan.undo, self.check)
 
     def _transactions_task(self, task: PartTask) -> TransactionsTask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spvfilter._version import __version__
 
 TASK_FORMAT = 1
-"""Number of the format of tasks and answers. Raise it whenever a class that workers receive or return changes."""
+"""Version of the format of tasks and answers. Increase it whenever a class that workers receive or return changes."""
 EDITION = f"{__version__} (task format {TASK_FORMAT})"
 """The version and the task format, which must be the same on all machines of a cluster."""
 

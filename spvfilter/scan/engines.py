@@ -1,4 +1,4 @@
-"""Engines, which scan parts in threads or processes of this machine. All of them give the same result."""
+"""Engines, which scan parts in threads or processes on this machine. They all give the same result."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from spvfilter.scan.parts import PartTask
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_image, check_unchanged, image_of
 
-MAX_WORKERS = 256  # threads or processes (our choice)
-_ATTEMPTS = 3  # times that a part is scanned if its process dies (our choice)
+MAX_WORKERS = 256  # largest number of threads or processes (our choice)
+_ATTEMPTS = 3  # number of times that a part is scanned if its process dies (our choice)
 
 
 @public
@@ -78,7 +78,7 @@ def finished(path: Path, key: bytes) -> PartSummary | None:
 
 
 def summary_of(path: Path, key: bytes) -> PartSummary | None:
-    """Return the summary of a part's file, or None if the file is missing, incomplete or has another key.
+    """Return the summary of a part's file, or None if the file is missing, incomplete or has a different key.
 
     Raises OSError if the file cannot be read.
     """
@@ -90,7 +90,7 @@ def summary_of(path: Path, key: bytes) -> PartSummary | None:
 
 
 class Tables:
-    """A table of watched entries, and a copy that also watches the outpoints of a file. Both are made once."""
+    """A table of watched entries, and a copy that also watches the outpoints in a file. Each is made only once."""
 
     def __init__(self, opened: Callable[[], WatchTable]) -> None:
         self._opened = opened
@@ -99,7 +99,7 @@ class Tables:
         self._lock = threading.Lock()
 
     def get(self, coins: Path | None) -> WatchTable:
-        """Return the table for None, or its copy that also watches the outpoints in the file `coins`."""
+        """Return the table or, if `coins` is given, a copy that also watches the outpoints in that file."""
         with self._lock:
             if self._table is None:
                 self._table = self._opened()
@@ -112,11 +112,12 @@ class Tables:
     def scanned(self, task: PartTask, summary: PartSummary, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:
         """Yield the blocks of a part that have hits.
 
-        Raises OSError or SourceError, the latter also if a compiled watch list was changed in place.
+        Raises OSError if a file cannot be read. Raises SourceError if the part cannot be scanned, or if a compiled
+        watch list was changed in place.
         """
         image = self.get(None).image()
 
-        def is_over() -> bool:  # asked before each batch
+        def is_over() -> bool:  # called before each batch
             check_image(image)
             return is_stopped()
 
@@ -168,8 +169,8 @@ class Threads(Engine):
 class Processes(Engine):
     """An engine that scans parts in processes, which share the memory of the watch list.
 
-    If a process dies, its part is scanned again, up to three times in total. A program that uses this engine needs the
-    `if __name__ == "__main__":` of multiprocessing.
+    If a process dies, its part is scanned again, up to three times in total. As always with multiprocessing, the
+    program that uses this engine needs `if __name__ == "__main__":`.
 
     Args:
         count: Number of processes, 1 to 256.
@@ -181,7 +182,7 @@ class Processes(Engine):
     def __init__(self, count: int) -> None:
         self.width: int = _checked(count)
         self._table = WatchTable()
-        self._place: ImagePlace | None = None  # the table: in a compiled watch list, or in a temporary file
+        self._place: ImagePlace | None = None  # where the table is: in a compiled watch list, or in a temporary file
         self._temporary: Path | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._ending = asyncio.Lock()
@@ -215,7 +216,7 @@ class Processes(Engine):
                 await self._end(pool)
             except ReplacedListError:  # share what this process has mapped
                 await self._end(pool, is_replaced=True)
-        raise SourceError(f"part {task.part.number}: the process that scans it died {_ATTEMPTS} times")
+        raise SourceError(f"part {task.part.number}: the process that scanned it died {_ATTEMPTS} times")
 
     def _opened(self) -> futures.ProcessPoolExecutor:
         """Return the pool of processes. A pool is started if none is running."""
@@ -227,9 +228,11 @@ class Processes(Engine):
         return self._pool
 
     async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
-        """End a pool once, because its tasks fail together. Write the table to a file if its list was replaced.
+        """End a pool only once, because its tasks all fail together. Write the table to a file if the compiled list was
+        replaced.
 
-        Raises SourceError if the list was changed in place: reading a part that is gone would end this process too.
+        Raises SourceError if the list was changed in place: reading a part of it that is gone would also kill this
+        process.
         """
         async with self._ending:
             if self._pool is not pool:
@@ -268,9 +271,8 @@ def _written(descriptor: int, name: str, table: WatchTable) -> ImagePlace:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Return a context manager that blocks SIGINT.
-
-    Processes that start inside the context never see the signal. This process receives it after the context.
+    """Return a context manager that blocks SIGINT. Processes that start inside the context never see the signal. This
+    process receives it when the context ends.
     """
     if sys.platform == "win32":  # Windows has no signal masks: the processes ignore SIGINT once they run
         yield
@@ -286,7 +288,7 @@ _process_tables = Tables(WatchTable)
 
 
 def _begin_process(place: ImagePlace | None, temporary: Path | None) -> None:
-    """Prepare a worker process: it opens the table at `place` for its first task, and ends when the parent ends."""
+    """Prepare a worker process. It opens the table at `place` for its first task, and ends when the parent ends."""
     global _process_tables
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this process
     threading.Thread(target=_end_with_parent, args=(temporary,), daemon=True).start()
@@ -309,7 +311,7 @@ def _in_process(task: PartTask) -> PartSummary:
 
 
 def _checked(workers: int) -> int:
-    """Return the number of workers. Raises ParameterError if it is not 1 to 256."""
+    """Return the number of workers. Raises ParameterError if it is not from 1 to 256."""
     if not 1 <= workers <= MAX_WORKERS:
         raise ParameterError(f"the number of workers must be from 1 to {MAX_WORKERS}, not {workers}")
     return workers

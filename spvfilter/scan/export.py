@@ -26,12 +26,11 @@ class TableExport:
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         coins: True to also write the `coins` table: the unspent outputs after the last block.
-        balances: True to also write the `balances` table: the value and the number of the coins of each script.
-        credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
+        balances: True to also write the `balances` table: the total value and the number of each script's coins.
+        credits_p2pk: True to count the coins of a public key toward its P2PKH address in `balances`.
 
     Raises:
-        SourceError: Coins or balances are requested, but the plan does not contain all blocks from the genesis block
-            on.
+        SourceError: Coins or balances are requested, but the plan does not contain all blocks since the genesis block.
         ParameterError: `credits_p2pk` is True without `balances`.
     """
 
@@ -59,20 +58,20 @@ class TableExport:
         self.balances = balances
         """True if the export writes the balances of all scripts after the last block."""
         self.credits_p2pk = credits_p2pk
-        """True if the coins of a public key count as those of its P2PKH address in the balances."""
+        """True if the coins of a public key count toward its P2PKH address in the balances."""
         inputs = ExportInputs(self.columns, check=check, coins=coins, balances=balances, credits_p2pk=credits_p2pk)
         self._run = ExportRun(self.directory, plan, inputs)
         self.report: PartsReport = self._run.report
         """The progress of the export."""
 
     async def run(self, engine: Engine | None = None) -> dict[str, list[Path]]:
-        """Write the parts that are not written yet, by default in one thread.
+        """Write the parts that have not been written yet, by default in one thread.
 
         Returns:
-            The paths of the files of each table in chain order, by the name of the table.
+            For each table name, the paths of its files in chain order.
 
         Raises:
-            ParameterError: The directory holds another export or other files, or pyarrow is not installed.
+            ParameterError: The directory holds a different export or other files, or pyarrow is not installed.
             DirectoryInUseError: Another export uses the directory.
             SourceError: A source of blocks cannot be used, a block that was exported before is no longer in any file,
                 or another machine wrote a table that is not visible here.

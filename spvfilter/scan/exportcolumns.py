@@ -1,4 +1,4 @@
-"""The columns of an export: the names of all columns by table, the default ones, and a choice of them."""
+"""The columns of an export: the names of each table's columns, the default columns, and a choice of columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, TABLES, Layout
 
-_HEX_TEXT = "_hex"  # suffix of a column that contains the bytes of another column as text in hex
+_HEX_TEXT = "_hex"  # suffix of a column that contains the bytes of another column in hex
 
-ALL = "all"  # in place of the names of columns: every column of the table
+ALL = "all"  # stands for every column of the table
 DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
     "blocks": tuple(BLOCK_TABLES["blocks"]),
     "transactions": tuple(name for name in BLOCK_TABLES["transactions"] if name not in ("witness_hash", "block_hash")),
@@ -24,11 +24,11 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         *("transaction_hash", "block_number", "block_timestamp", "index", "type", "value", "script", "op_return"),
     ),
 }
-"""The columns that an export writes by default, by the name of their table."""
+"""The columns of each table that an export writes by default."""
 
 
 def column_names(table: str) -> list[str]:
-    """Return the names of all columns of a table. A column with bytes has a twin with the same bytes in hex."""
+    """Return the names of all columns of a table. Each column of bytes has a twin with the same bytes in hex."""
     return [
         twin
         for name, layout in BLOCK_TABLES[table].items()
@@ -44,19 +44,19 @@ class ExportColumns:
     tables: tuple[tuple[str, tuple[str, ...]], ...]
     """The name of each table, and the names of its columns in order."""
     is_hex: bool
-    """True if hashes are text in hex; False if they are 32 bytes in display order."""
+    """True if hashes are hex strings; False if they are 32 bytes in display order."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Iterable[str]] | None = None, *, is_hex: bool = False) -> Self:
         """Return a choice of columns.
 
         Args:
-            columns: Names of columns by the name of their table; ["all"] for every column. By default the default
-                columns of all tables.
-            is_hex: True for hashes as text in hex.
+            columns: The names of the columns of each table; ["all"] means every column. By default, the default columns
+                of all tables.
+            is_hex: True to write hashes in hex.
 
         Raises:
-            ParameterError: A table or a column does not exist, a column is named twice, or nothing is named.
+            ParameterError: A table or a column does not exist, a column is named twice, or no column is named.
         """
         chosen = tuple((table, _checked(table, list(names))) for table, names in (columns or DEFAULT_COLUMNS).items())
         return cls(chosen, is_hex)
@@ -98,11 +98,11 @@ def _checked(table: str, names: list[str]) -> tuple[str, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ParameterError(f"column {twice} of table {table} is named twice: name it once")
     if not names:
-        raise ParameterError(f"no column of table {table} is selected: leave the table out instead")
+        raise ParameterError(f"no column of table {table} is selected: omit the table instead")
     return tuple(names)
 
 
 def layout_of(kernel_name: str) -> Layout:
-    """Return the layout of a column by the kernel's name."""
+    """Return the layout of the column with this kernel name."""
     table, _, name = kernel_name.removesuffix(HEX).partition(".")
     return Layout.TEXT if kernel_name.endswith(HEX) else TABLES[table][name]

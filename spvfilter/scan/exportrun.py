@@ -49,7 +49,7 @@ class ExportInputs:
     balances: bool = False
     """True to write the balances of all scripts after the last block."""
     credits_p2pk: bool = False
-    """True to count the coins of a public key as those of its P2PKH address in the balances."""
+    """True to count the coins of a public key toward its P2PKH address in the balances."""
 
     def __post_init__(self) -> None:
         if self.credits_p2pk and not self.balances:
@@ -57,7 +57,7 @@ class ExportInputs:
 
     @property
     def states(self) -> list[str]:
-        """Names of the tables that are made from all parts: coins and balances."""
+        """Names of the requested tables that are made from all parts: coins and balances."""
         return [name for name, is_wanted in ((_COINS, self.coins), (_BALANCES, self.balances)) if is_wanted]
 
     def named(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ class WrittenPart(NamedTuple):
     summary: PartSummary
     """The summary of the part."""
     tables: dict[str, Path]
-    """The path of the part's file of each table, by the name of the table."""
+    """For each table name, the path of the part's file."""
     lasts: list[str]
     """Hash of the last block in each file of the part, in hex of its wire order."""
 
@@ -90,10 +90,10 @@ class WrittenPart(NamedTuple):
 
 
 class ExportRun:
-    """One run of an export: it writes the tables of a plan's parts into a directory.
+    """One run of an export, which writes the tables of a plan's parts into a directory.
 
-    Raises SourceError if coins or balances are requested, but the plan does not contain all blocks from the genesis
-    block on.
+    Raises SourceError if coins or balances are requested, but the plan does not contain all blocks since the genesis
+    block.
     """
 
     def __init__(self, directory: Path, plan: Plan, inputs: ExportInputs) -> None:
@@ -110,14 +110,14 @@ class ExportRun:
     async def write(
         self, engine: Engine | None, *, is_last: bool, written: Sequence[WrittenPart] = (), settled: int = 0
     ) -> dict[str, list[Path]]:
-        """Write the parts as `run` does. Unless the run is the last one, coins and balances stay as they are.
+        """Write the parts as `run` does. Unless this is the last run, coins and balances stay as they are.
 
         Args:
             engine: The engine; None for one thread.
             is_last: True if no other run with more blocks follows immediately.
-            written: The parts that the previous run wrote, if nothing else has changed the directory since. The work
-                then depends on the parts that differ; otherwise all files of the directory are checked.
-            settled: Number of the first parts in `written` with which the plan begins. They stay as they are.
+            written: The parts that the previous run wrote, if nothing else has changed the directory since. Then only
+                the parts that differ need work; otherwise all files in the directory are checked.
+            settled: Number of parts at the start of `written` with which the plan also begins. They stay as they are.
 
         Raises the errors of `run`.
         """
@@ -136,7 +136,7 @@ class ExportRun:
     def _write_state(
         self, is_stopped: Callable[[], bool], manifest: Manifest, tasks: Sequence[ExportTask], name: str
     ) -> Path:
-        """Write the table of coins or balances, unless it is there already, and return the path of the new file.
+        """Write the table of coins or balances, unless it exists already, and return the path of the new file.
 
         Raises SourceError if a block could not be read, and WorkStoppedError once `is_stopped` returns True.
         """
@@ -219,7 +219,7 @@ class ExportRun:
     def _remove_others(self, kept: set[Path], later: Sequence[str]) -> None:
         """Remove the tables of parts that no longer belong to the export, and the temporary files of killed processes.
 
-        Other files in the directory stay. A later run writes the tables `later`, so they stay too.
+        Other files in the directory stay. The tables `later` also stay, because a later run writes them.
         """
         root, tables = self._directory.absolute(), {*BLOCK_TABLES, _COINS, _BALANCES}.difference(later)
         for folder in [folder for table in sorted(tables) for folder in (root / table).glob("height*=*")]:
@@ -231,19 +231,19 @@ class ExportRun:
 
 
 def _remove_replaced(before: Iterable[WrittenPart], after: Iterable[WrittenPart]) -> None:
-    """Remove the files of the parts `before` that the parts `after` do not have, and folders that are then empty."""
+    """Remove the files that belong to the parts `before` but not to the parts `after`, and the folders left empty."""
     kept = {path for part in after for path in part.files()}
     for part in before:
         for path in part.files():
             if path not in kept:
                 path.unlink(missing_ok=True)
         for path in part.tables.values():
-            with suppress(OSError):  # other parts have tables in it, or it is gone
+            with suppress(OSError):  # other parts have tables in it, or it is gone already
                 path.parent.rmdir()
 
 
 def _placed(staged: Path, path: Path) -> Path:
-    """Move a new file to `path`, and return `path`. Without a new file, the file of an earlier run stays there."""
+    """Move a new file to `path`, and return `path`. If there is no new file, an earlier run's file stays there."""
     if staged.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         staged.replace(path)

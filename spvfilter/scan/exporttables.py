@@ -16,8 +16,8 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
 from spvfilter.scan.parquetrows import opened_writer
 
-_ROWS = 131_072  # Rows of a row group (our choice): DuckDB reads row groups of this size in parallel.
-_BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends earlier (our choice).
+_ROWS = 131_072  # Number of rows in a row group (our choice): DuckDB reads row groups of this size in parallel.
+_BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends early (our choice).
 _MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
 _HEIGHTS = ("blocks.number", "transactions.block_number", "inputs.block_number", "outputs.block_number")
 _FILTERED = frozenset(  # Columns that get Bloom filters if pyarrow can write them.
@@ -26,8 +26,8 @@ _FILTERED = frozenset(  # Columns that get Bloom filters if pyarrow can write th
     for name, layout in columns.items()
     if layout is Layout.HASH or name in ("address", "script", "spent_script")
 ) - {"inputs.script"}  # nobody searches for a scriptSig
-# Columns with few values, for which Parquet's dictionaries pay. Values, fees and sizes differ in most rows: their
-# dictionary would grow until it is dropped, and cost more time and room than zstd alone.
+# Columns with few distinct values, for which Parquet's dictionaries pay off. Values, fees and sizes differ in most
+# rows: their dictionary would grow until it is dropped, and would cost more time and space than zstd alone.
 _FEW = frozenset(
     (
         *("version", "bits", "lock_time", "input_count", "output_count", "spent_output_index", "sequence"),
@@ -48,7 +48,7 @@ def pyarrow() -> Any:  # Any: pyarrow has no types
 
 
 def arrow_type(pa: Any, kernel_name: str) -> Any:
-    """Return the Arrow type of a column by the kernel's name."""
+    """Return the Arrow type of the column with this kernel name."""
     if kernel_name.endswith("timestamp"):
         return pa.timestamp("ms", tz="UTC")
     return {
@@ -64,7 +64,7 @@ def arrow_type(pa: Any, kernel_name: str) -> Any:
 
 
 def array_of(pa: Any, kernel_name: str, column: ColumnBuffers) -> Any:
-    """Return a column of the kernel as an Arrow array, which uses the column's memory."""
+    """Return a kernel column as an Arrow array that shares the column's memory."""
     buffers = [None if each is None else pa.py_buffer(each) for each in (column.validity, column.offsets, column.data)]
     if column.offsets is None:
         del buffers[1]
@@ -76,7 +76,7 @@ def array_of(pa: Any, kernel_name: str, column: ColumnBuffers) -> Any:
 
 
 def address_array(pa: Any, scripts: Any, network: Network) -> Any:
-    """Return the addresses of an Arrow array of scripts, with null for a script that has none."""
+    """Return the addresses of an Arrow array of scripts. A script without an address becomes null."""
     _, offsets, data = scripts.buffers()
     start, end = 4 * scripts.offset, 4 * (scripts.offset + len(scripts) + 1)
     places = b"" if offsets is None else bytes(memoryview(offsets)[start:end])
@@ -91,13 +91,13 @@ def address_array(pa: Any, scripts: Any, network: Network) -> Any:
 
 
 class TableWriter:
-    """Writes one table of a part as Parquet. The file appears under its path when it is complete.
+    """Writes one table of a part as Parquet. The file appears at its path only when it is complete.
 
     Args:
         path: Path of the file.
         names: The names of the columns in the file.
         kernel_names: The kernel's names of these columns.
-        is_sorted: True if the rows are added in the order of their heights.
+        is_sorted: True if the rows are added in order of height.
     """
 
     def __init__(self, path: Path, names: Sequence[str], kernel_names: Sequence[str], *, is_sorted: bool) -> None:
@@ -153,7 +153,7 @@ class TableWriter:
             self._flush()
 
     def _flush(self, *, is_last: bool = False) -> None:
-        """Write the waiting rows as one row group. Even a file without rows has a schema."""
+        """Write the waiting rows as one row group. Even a file without rows contains a schema."""
         if self._rows or is_last:
             writer, rows = self._parquet_writer(), max(self._rows, 1)
             writer.write_table(self._pa.Table.from_batches(self._waiting, self._schema), row_group_size=rows)
@@ -162,12 +162,12 @@ class TableWriter:
 
 @contextmanager
 def table_writer(path: Path, schema: Any, *, few: Sequence[str], order: Sequence[str]) -> Iterator[Any]:
-    """Return a context manager that writes a file as a whole, and whose value is a ParquetWriter.
+    """Return a context manager whose value is a ParquetWriter. The file appears only when it is complete.
 
     Args:
         path: Path of the file. Its directory is created.
         schema: The columns.
-        few: Names of columns with few different values, which get a dictionary.
+        few: Names of columns with few distinct values, which get a dictionary.
         order: Names of the columns by which the rows are sorted.
 
     Raises:

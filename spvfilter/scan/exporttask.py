@@ -20,7 +20,7 @@ from spvfilter.scan.parts import PartTask
 from spvfilter.scan.plan import Part
 from spvfilter.scan.sortedruns import is_whole_run
 
-_KEY_BYTES = 16  # bytes of a key in the name of a file (our choice)
+_KEY_BYTES = 16  # number of key bytes in a file name (our choice)
 
 
 def export_key(part: Part, columns: ExportColumns, undo: str, check: bool, has_coins: bool) -> bytes:
@@ -37,21 +37,23 @@ def heights_folder(part: Part) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExportTask(PartTask):
-    """A part to export. Its part file has no hits, and exists once the files of the tables are complete."""
+    """A part to export. Its part file contains no hits, and exists only once the files of the tables are complete."""
 
     directory: Path
     """Directory of the export."""
     columns: ExportColumns
     """The tables and columns to write."""
     run_path: Path | None
-    """Path of the run of coins to write; None if no coins are requested."""
+    """Path of the run of coins to write, or None if no coins are requested."""
 
     def table_path(self, table: str) -> Path:
         """Return the path of the file that contains the part's rows of a table."""
         return self.directory / table / heights_folder(self.part) / f"{self.key[:_KEY_BYTES].hex()}.parquet"
 
     def staged_path(self, table: str) -> Path:
-        """Return the path to which the task writes a table. The file moves to `table_path` when all parts are done."""
+        """Return the path to which the task writes a table. The file is moved to `table_path` when all parts are
+        done.
+        """
         return self.path.with_suffix(f".{table}.parquet")
 
     def has_files(self) -> bool:

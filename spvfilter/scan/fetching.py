@@ -1,4 +1,4 @@
-"""A full node's blocks for a scan: a limited number is fetched ahead, in chain order, and again if needed."""
+"""A full node's blocks for a scan, fetched a limited number ahead in chain order, and again if needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spvfilter.scan.undo import UndoPlace
 from spvfilter.scan.undomode import UndoMode
 
 T = TypeVar("T")
-_AHEAD = 16  # blocks that are fetched before they are scanned, at most 4 MB each (our choice)
+_AHEAD = 16  # number of blocks to fetch ahead of the scan, at most 4 MB each (our choice)
 _NEED = "Bitcoin Core 30 or later with -rest=1"
 
 
@@ -32,20 +32,20 @@ _NEED = "Bitcoin Core 30 or later with -rest=1"
 class NodeBlocks:
     """The blocks of a node's best chain at the start of the scan.
 
-    With `undo`, spends are found by the script that they spend, with their value and fee. For this, the node must
-    return the outputs that each block spends, as Bitcoin Core does by REST since version 30.
+    With `undo`, spends are found by the script that they spend, and their value and fee are known. For this, the node
+    must return the outputs that each block spends, as Bitcoin Core has done over REST since version 30.
 
     Args:
         node: The node that has the blocks.
         undo: "auto" to use undo records if the node has them, "require" to fail if the node lacks them, "off" to ignore
             them.
-        span: The range of blocks to scan; by default all.
+        span: The range of blocks to scan; by default, all of them.
         ahead: Number of blocks to fetch ahead of the scan, at least 1. A block takes at most 4 MB.
         listing: The blocks to scan, instead of a span.
         allow_gaps: True to skip blocks that the node does not have, such as pruned ones. The scan's report lists them.
-            By default, they are an error.
-        offered: Function that takes a block hash, and returns the block if it arrived in another way, else None. The
-            scan checks the block.
+            By default, such blocks are an error.
+        offered: Function that takes a block hash and returns the block if it has already arrived in some other way,
+            else None. The scan checks the block.
 
     Raises:
         ParameterError: `ahead` is below 1, the mode of `undo` is unknown, or both a listing and a span are given.
@@ -67,7 +67,7 @@ class NodeBlocks:
         if ahead < 1:
             raise ParameterError(f"ahead must be at least 1 block, not {ahead}")
         if listing is not None and span is not None:
-            raise ParameterError("pass either a listing or a span, not both: a listing is scanned whole")
+            raise ParameterError("pass either a listing or a span, not both: a listing is always scanned in full")
         self.node = node
         """The node from which the blocks are fetched."""
         self.mode: UndoMode = UndoMode(undo)
@@ -77,14 +77,14 @@ class NodeBlocks:
         self.ahead = ahead
         """Number of blocks that are fetched before they are scanned."""
         self.known = listing
-        """The given listing of blocks to scan; None if a span was given instead."""
+        """The listing of blocks to scan, or None if a span was given instead."""
         self.allow_gaps = allow_gaps
-        """True if the scan leaves out blocks that the node does not have."""
+        """True if the scan skips blocks that the node does not have."""
         self.offered = offered
-        """The given function that returns a block which arrived in another way; None if it was not given."""
+        """The function that returns a block that has already arrived in some other way, or None if none was given."""
 
     async def listing(self) -> fullnode.Listing:
-        """Return the hashes of the blocks to scan, by height.
+        """Return the hashes of the blocks to scan, in order of height.
 
         Raises NodeError if the node fails, and SourceError if the span contains no blocks.
         """
@@ -100,7 +100,7 @@ class NodeBlocks:
 
 
 class _Record(UndoPlace):
-    """An undo record from a node instead of a file. `read` calls a function that returns it."""
+    """An undo record from a node instead of a file. `read` calls a function that returns the record."""
 
     _read: Callable[[], bytes]
 
@@ -115,25 +115,25 @@ class _Record(UndoPlace):
 
 @dataclass(slots=True)
 class FetchedBlock:
-    """A block, and its undo record if the node returns it."""
+    """A block, and its undo record if the node returns one."""
 
     ref: BlockRef
     """Place and header fields of the block."""
     raw: bytes
     """The serialized block."""
     record: bytes | None
-    """Undo record of the block; None if the node does not return it, or if the block spends nothing."""
+    """Undo record of the block. None if the node does not return one, or if the block spends nothing."""
 
 
 async def fetch_block(
     blocks: NodeBlocks, listing: fullnode.Listing, height: int, network: Network, *, by_details: bool
 ) -> FetchedBlock:
-    """Fetch the block of a listing at a height, and its undo record.
+    """Fetch a listing's block at a height, and its undo record.
 
-    With `by_details`, spent outputs may also be requested in a slow form.
+    With `by_details`, spent outputs may also be requested in a slower form.
 
-    Raises NodeError, such as NodeAnswerError if the block contains another height. Raises SourceError if the mode is
-    "require" and the node does not return the outputs that the block spends.
+    Raises NodeError, such as NodeAnswerError if the block contains a different height. Raises SourceError if the mode
+    is "require" and the node does not return the outputs that the block spends.
     """
     digest, node = listing.hash_at(height), blocks.node
     raw = await _whole_block(blocks, digest)
@@ -154,7 +154,7 @@ async def fetch_block(
 
 
 async def _whole_block(blocks: NodeBlocks, digest: bytes) -> bytes:
-    """Return the block from `offered` if it is valid, else the block from the node."""
+    """Return the block from `offered` if it is valid, otherwise the block from the node."""
     if blocks.offered is not None and (raw := blocks.offered(digest)) is not None:
         with suppress(NodeAnswerError):
             await asyncio.to_thread(blocks.node.check, raw, digest)
@@ -163,7 +163,7 @@ async def _whole_block(blocks: NodeBlocks, digest: bytes) -> bytes:
 
 
 class _Reader(Readable):
-    """Fetches blocks and undo records again, for scanning threads. They wait until the event loop has the answer."""
+    """Fetches blocks and undo records again for scanning threads, which wait until the event loop has the answer."""
 
     def __init__(
         self, node: fullnode.FullNode, mode: UndoMode, listing: fullnode.Listing, *, needs_spent: bool = False
@@ -175,11 +175,11 @@ class _Reader(Readable):
         self._loop = asyncio.get_running_loop()
         self._asked: set[asyncio.Task[object]] = set()
         self._closing = False
-        self._records: dict[bytes, bytes] = {}  # undo records of blocks that are fetched but not scanned, by block hash
+        self._records: dict[bytes, bytes] = {}  # undo records of blocks that were fetched but not scanned, by hash
         self._without: set[bytes] = set()  # hashes of blocks without an undo record
 
     def put(self, digest: bytes, record: bytes | None) -> None:
-        """Keep the undo record of a block that the scan gets now."""
+        """Keep the undo record of a block that is about to be scanned."""
         if record is not None:
             self._records[digest] = record
         elif self._node.tells_spent or self._needs_spent:
@@ -216,13 +216,15 @@ class _Reader(Readable):
         return []
 
     def close(self) -> None:
-        """Cancel the requests that threads wait for. The threads get a SourceError. Call this in the event loop."""
+        """Cancel the requests that threads are waiting for. The threads get a SourceError. Call this in the event
+        loop.
+        """
         self._closing = True
         for task in self._asked:
             task.cancel()
 
     def _record(self, ref: BlockRef) -> bytes:
-        """The undo record of a block, kept or fetched again."""
+        """Return the undo record of a block, which was kept or is fetched again."""
         record = self._records.pop(ref.hash, None)
         if record is None:
             record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous, by_details=self._needs_spent))
@@ -277,7 +279,7 @@ class NodeFeed(Feed):
     async def of(
         cls, blocks: NodeBlocks, network: Network, report: ScanReport, *, needs_spent: bool = False
     ) -> NodeFeed:
-        """List the blocks. With `needs_spent`, spent outputs may also be requested in a slow form.
+        """List the blocks. With `needs_spent`, spent outputs may also be requested in a slower form.
 
         Raises ParameterError if the node and the watch list are on different networks, and NodeError or SourceError.
         """
@@ -327,11 +329,11 @@ class NodeFeed(Feed):
             await asyncio.gather(*fetching, return_exceptions=True)
 
     async def _fetch(self, height: int) -> FetchedBlock:
-        """One block and its undo record. Raises the errors of `fetch_block`."""
+        """Fetch one block and its undo record. Raises the same errors as `fetch_block`."""
         return await fetch_block(self._blocks, self._listing, height, self._network, by_details=self._needs_spent)
 
     def _pending(self, height: int, fetched: FetchedBlock) -> PendingBlock:
-        """The block as the scan needs it."""
+        """Return the block in the form that the scan needs."""
         first = self._run_first
         self._reader.put(fetched.ref.hash, fetched.record)
         self._ledger.add(PlacedBlock(height, 0, fetched.record is not None, fetched.ref.transactions == 1))

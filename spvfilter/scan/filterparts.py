@@ -19,7 +19,7 @@ from spvfilter.scan.sources import BlockRef, Problem
 from spvfilter.scan.undo import UndoPlace, block_coins
 from spvfilter.scan.undomode import UndoMode
 
-_AT_ONCE = 64  # parts that the scheduler has at a time, each about 1 MB of filters (our choice)
+_AT_ONCE = 64  # parts sent to the scheduler at a time, each about 1 MB of filters (our choice)
 _UNREADABLE = (FormatError, SourceError, OSError)
 
 
@@ -32,7 +32,7 @@ class BuiltFilter(NamedTuple):
     previous: bytes
     """Hash of the previous block, 32 bytes in wire order."""
     height: int | None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
     items: int
     """Number of distinct elements that the filter encodes."""
     data: bytes
@@ -58,7 +58,7 @@ class FilterPart(NamedTuple):
 def part_filters(part: Part) -> FilterPart:
     """Return the compact filters of a part, built from its blocks and their undo records.
 
-    A block that cannot be read, or whose undo record cannot be used, leads to a problem instead of a filter.
+    A block that cannot be read, or whose undo record cannot be used, yields a problem instead of a filter.
     """
     source, made = PartBlocks(part, UndoMode.REQUIRE), FilterPart([], [])
     for row, block in enumerate(part.blocks()):
@@ -77,7 +77,7 @@ def part_filters(part: Part) -> FilterPart:
 
 
 def _filter(source: PartBlocks, ref: BlockRef, block: PlannedBlock) -> BasicFilter:
-    """Return the filter of one copy of a block.
+    """Return the filter built from one copy of a block.
 
     Raises FormatError or SourceError if the block or its undo record cannot be used, and OSError if it cannot be read.
     """
@@ -115,7 +115,7 @@ async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[
         parts: The parts of a plan whose filters are built.
 
     Raises:
-        SourceError: There is no worker, a worker has another version of spvfilter, workers die repeatedly, or the
+        SourceError: There is no worker, a worker has a different version of spvfilter, workers die repeatedly, or the
             scheduler is lost.
     """
     calls = Calls(client)
@@ -136,7 +136,9 @@ async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[
 
 
 async def _built(calls: Calls, part: Part) -> FilterPart:
-    """Return the filters of one part, built by any worker. Raises SourceError if no worker can build them."""
+    """Have any worker build the filters of one part, and return them. Raises SourceError if no worker can build
+    them.
+    """
     why: Exception | None = None
     for _ in range(ATTEMPTS):
         try:

@@ -1,6 +1,7 @@
-"""The finished parts of an export of one chain: later plans take them as they are, and read only the blocks after them.
+"""The finished parts of an export of one chain. Later plans reuse them as they are, and read only the blocks after
+them.
 
-The work of a plan therefore depends on the blocks that are new, and not on the length of the chain.
+The work of a plan therefore depends on the number of new blocks, not on the length of the chain.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from spvfilter.scan.undomode import UndoMode
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """A finished part with successive blocks of a chain."""
+    """A finished part that contains successive blocks of a chain."""
 
     part: Part
-    """The part, as a plan without its blocks keeps it."""
+    """The part, in the form in which a plan without its blocks keeps it."""
     first: int
     """Height of the first block."""
     lasts: tuple[str, ...]
@@ -38,7 +39,7 @@ class FinishedPart:
 
     @classmethod
     def of(cls, rows: PartRows, number: int, network: str, following: int | None) -> FinishedPart:
-        """Return a finished part. `following` is its first height, if there is a part before it.
+        """Return a finished part. `following` is its first height, if another part precedes it.
 
         Raises SourceError if its heights are unknown or have a gap.
         """
@@ -81,7 +82,7 @@ class FinishedPart:
 
 
 class KnownBlocks:
-    """The blocks that need not be fetched: those of the finished parts, and those of the spool above them."""
+    """The blocks that need not be fetched: those of the finished parts, and those in the spool above them."""
 
     def __init__(self, parts: Sequence[FinishedPart], spool: BlockSpool) -> None:
         self.parts = parts
@@ -91,9 +92,9 @@ class KnownBlocks:
         if spool:
             starts, ends = starts or [spool.first], [*ends, spool.last]
         self.first: int = starts[0] if starts else 0
-        """Height of the first block; 0 if there is none."""
+        """Height of the first block, or 0 if there is none."""
         self.last: int = max(ends) if ends else self.first - 1
-        """Height of the last block; one below `first` if there is none."""
+        """Height of the last block, or one below `first` if there is none."""
 
     def hash_at(self, height: int) -> bytes:
         """Return the hash of the block at a height, which must be known."""
@@ -111,10 +112,10 @@ def continued_plan(
     span: BlockSpan,
     mode: UndoMode,
 ) -> Plan:
-    """Return a plan of finished parts and of the blocks after them, which a spool keeps in a folder.
+    """Return a plan of finished parts and the blocks after them, which a spool keeps in a folder.
 
-    It equals the plan of the spool's files that continues the export, and reads no block of the finished parts. Raises
-    the errors of `Plan.of`.
+    It equals the plan for the spool's files that continues the export, but reads no block of the finished parts. Raises
+    the same errors as `Plan.of`.
     """
     rest_span = BlockSpan(None, span.to_height, None, span.to_time) if settled else span
     start = settled[-1].last + 1 if settled else 0
@@ -134,7 +135,9 @@ def continued_plan(
 
 
 def _report(settled: Sequence[FinishedPart], rest: ScanReport, span: BlockSpan, *, reads_undo: bool) -> ScanReport:
-    """Return the report of a plan of finished parts and of the blocks after them, which `rest` reports."""
+    """Return the report for a plan of finished parts and the blocks after them. `rest` is the report for those
+    blocks.
+    """
     last = rest.heights.found[-1][1] if rest.heights.found else settled[-1].last
     lacking = [
         (first, min(end, last - UNWRITTEN))

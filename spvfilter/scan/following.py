@@ -18,10 +18,10 @@ from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.match import Match
 
 # All of these values are our choice.
-_MOST_KEPT = 100_000  # Blocks below the tip that a reorganization may disconnect.
-_MOST_CONNECTED = 1_000  # Blocks at the end of the first scan that are reported as Connected.
+_MOST_KEPT = 100_000  # Most blocks that a reorganization may disconnect.
+_MOST_CONNECTED = 1_000  # Number of blocks at the end of the first scan that are reported as Connected.
 _POLL_S = 10.0  # Seconds between checks of the chain.
-_LEAST_PAUSE_S = 0.1  # Seconds between two checks, however often notices arrive.
+_LEAST_PAUSE_S = 0.1  # Least number of seconds between two checks, however often notices arrive.
 
 
 @public
@@ -29,7 +29,7 @@ _LEAST_PAUSE_S = 0.1  # Seconds between two checks, however often notices arrive
 class Connected:
     """An event: a block of the best chain was scanned.
 
-    All matches in it and in earlier blocks were yielded before this event.
+    All matches in it and in earlier blocks have been yielded before this event.
     """
 
     height: int
@@ -76,7 +76,7 @@ class _Kept:
         return self._first + len(self._hashes) // HASH_SIZE - 1
 
     def hash_at(self, height: int) -> bytes | None:
-        """Return the hash of the block at a height, or None below the kept blocks."""
+        """Return the hash of the block at a height, or None if it is below the kept blocks."""
         at = (height - self._first) * HASH_SIZE
         return bytes(self._hashes[at : at + HASH_SIZE]) if at >= 0 else None
 
@@ -92,7 +92,8 @@ class _Kept:
         del self._hashes[(last + 1 - self._first) * HASH_SIZE :]
 
     async def fork(self, node: FullNode, tip: int) -> int:
-        """Return the last height at which the node's chain contains the kept block, or one below the first.
+        """Return the greatest height at which the node's chain contains the kept block, or one below the first kept
+        height.
 
         Raises NodeChainError if the chain changed below the kept blocks.
         """
@@ -112,7 +113,8 @@ class _Kept:
             high, step = below, 2 * step
         if high < self._first and self._first > self._start:
             raise NodeChainError(
-                f"{node.endpoint}: its chain changed below height {self._first:,}, the lowest still kept: scan again"
+                f"{node.endpoint}: its chain changed below height {self._first:,}, the lowest that is still known:"
+                " scan again"
             )
         return high
 
@@ -124,12 +126,13 @@ async def follow(
     """Scan a node's chain to its tip, then new blocks as they arrive, forever.
 
     Yields matches, then Connected for their block. The first scan reports only its last 1,000 blocks as Connected. When
-    a block leaves the best chain, Disconnected is yielded. The node's block hashes decide: lost, duplicate and false
-    notices change nothing. A script that a descriptor gains during this time is searched for in later blocks only.
+    a block leaves the best chain, Disconnected is yielded. Only the node's block hashes matter: lost, duplicate and
+    false notices change nothing. A script that is derived from a descriptor during this time is searched for only in
+    later blocks.
 
     Args:
-        matcher: The matcher that scans. Its `report` describes the last scan of new blocks.
-        blocks: The blocks of the node. Their span must have no end.
+        matcher: The matcher that scans. Its `report` describes the most recent scan of new blocks.
+        blocks: The node's blocks. Their span must have no end.
         notices: Notices of new blocks. The chain is checked whenever a notice arrives.
         poll_s: Seconds between checks of the chain, above 0.
 
@@ -156,7 +159,7 @@ async def follow_batches(
     """
     node = blocks.node
     if blocks.span.to_height is not None or blocks.span.to_time is not None:
-        raise ParameterError("a chain that is followed has no end: pass a span without to_height and to_time")
+        raise ParameterError("following a chain never ends: pass a span without to_height and to_time")
     if not poll_s > 0:
         raise ParameterError(f"poll_s must be more than 0 seconds, not {poll_s}")
     listing: Listing | None = await blocks.listing()
@@ -213,7 +216,7 @@ async def _round(
     )
 
     def connect(height: int) -> list[Connected]:
-        """Keep the blocks below a height that are not kept yet. Returns the events that report them."""
+        """Keep the blocks below a height that are not kept yet, and return the events that report them."""
         new = range(kept.last + 1, height)
         for each in new:
             kept.add(listing.hash_at(each))
@@ -232,6 +235,6 @@ async def _round(
         blocks.node.patience.tell(
             f"{blocks.node.endpoint}: block {hash_to_hex(listing.hash_at(listing.last))} is no longer in its chain"
         )
-    # all matches in these blocks were yielded, even if the scan was cut short
+    # all matches in these blocks have been yielded, even if the scan was cut short
     for event in connect(listing.first + matcher.report.blocks):
         yield event

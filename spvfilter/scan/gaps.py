@@ -1,4 +1,4 @@
-"""Heights of a scan: the ranges that it covers, missing ranges, and blocks without undo records."""
+"""Heights of a scan: the ranges that it covers, the missing ranges, and blocks without undo records."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Heights = tuple[int, int]
 """A range of heights: the first one and the last one."""
 
 UNWRITTEN = 10
-"""Number of blocks below the tip whose undo records a running node may not have written (our choice)."""
+"""Number of blocks below the tip whose undo records a running node may not have written yet (our choice)."""
 NEWER_S = 86_400
-"""Seconds by which a stale block is newer than the best chain before that chain counts as cut off (our choice)."""
+"""Seconds by which a stale block must be newer than the best chain for that chain to count as cut off (our choice)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class ScannedHeights:
-    """The heights that a scan covered, and the heights that it lacked."""
+    """The heights that a scan covered, and the missing heights."""
 
     found: tuple[Heights, ...] = ()
     """Ranges of heights with blocks, lowest first."""
@@ -32,13 +32,15 @@ class ScannedHeights:
     Heights below the first block are missing only if they were requested.
     """
     without_undo: tuple[Heights, ...] = ()
-    """Ranges of blocks without an undo record, in files where other blocks have one. The last 10 are not listed."""
+    """Ranges of blocks without an undo record in files where other blocks have one. The last 10 blocks are not
+    listed.
+    """
     is_unplaced: bool = False
     """True if blocks are missing before a run of blocks, and the heights of that run are unknown."""
     is_cut: bool = False
     """True if a stale block is more than a day newer than the last block of the best chain."""
     begins_late: bool = False
-    """True if the range begins at a time, and blocks from that time may be missing before the first one."""
+    """True if the range begins at a time, and blocks after that time may be missing before the first one."""
 
     @property
     def is_whole(self) -> bool:
@@ -53,10 +55,10 @@ class ScannedHeights:
         ]
         if self.begins_late:
             told.append(
-                "missing: earlier blocks, because even the first block is newer than the beginning of the range"
+                "earlier blocks may be missing, because even the first block is newer than the start of the range"
             )
         if self.is_unplaced:
-            told.append("missing: blocks before a run of blocks, whose heights are therefore unknown")
+            told.append("blocks are missing before a run of blocks, so the heights of that run are unknown")
         if self.is_cut:
             told.append(
                 "the best chain ends more than a day before the newest block: are blocks missing after its end?"
@@ -65,7 +67,7 @@ class ScannedHeights:
 
 
 class PlacedBlock(NamedTuple):
-    """The facts about a block on a best branch from which a scan finds missing heights."""
+    """The facts about a block on a best branch that a scan needs to find missing heights."""
 
     height: int | None
     """Height of the block; None if it is unknown."""
@@ -84,11 +86,11 @@ class HeightLedger:
     heights: list[Heights] = field(default_factory=list)
     """Ranges of heights in the order of the blocks."""
     unknown: int = 0
-    """Number of blocks without a known height."""
+    """Number of blocks whose height is unknown."""
     recorded: set[int] = field(default_factory=set)
     """Numbers of the files in which a block has an undo record."""
     lacking: dict[int, array[int]] = field(default_factory=dict)
-    """Heights of the blocks without an undo record, by the number of their file."""
+    """For each file number, the heights of the blocks without an undo record."""
 
     def add(self, block: PlacedBlock) -> None:
         """Add the next block in chain order."""
@@ -117,13 +119,13 @@ class HeightLedger:
         """Return the heights that the blocks cover, and the missing ones.
 
         Args:
-            to_height: The last requested height; None for all.
+            to_height: The last requested height, or None if there is no limit.
             segments: Number of runs of linked blocks.
             is_cut: True if a stale block is much newer than the best chain.
             tip: Height of the last block of the best chain, if it is known. The node may not have written the undo
                 records of the last 10 blocks.
-            from_height: The first requested height; None for all.
-            begins_late: True if blocks may be missing before the first one, in a range that begins at a time.
+            from_height: The first requested height, or None if there is no limit.
+            begins_late: True if the range begins at a time, and blocks may be missing before the first one.
         """
         found = joined(self.heights)
         lacking = (height for file in sorted(self.recorded) for height in self.lacking.get(file, ()))
@@ -138,7 +140,7 @@ class HeightLedger:
 
 
 def ranges_of(heights: Iterable[int]) -> list[Heights]:
-    """Return heights as ranges, lowest first, each as long as possible."""
+    """Combine heights into ranges as long as possible, lowest first."""
     ranges: list[Heights] = []
     for height in heights:
         if ranges and height == ranges[-1][1] + 1:
@@ -149,7 +151,7 @@ def ranges_of(heights: Iterable[int]) -> list[Heights]:
 
 
 def joined(ranges: Iterable[Heights]) -> list[Heights]:
-    """Return ranges in order, joining overlapping and adjacent ones."""
+    """Sort ranges, and join overlapping and adjacent ranges."""
     result: list[Heights] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
@@ -160,9 +162,10 @@ def joined(ranges: Iterable[Heights]) -> list[Heights]:
 
 
 def gaps_between(found: list[Heights], to_height: int | None = None, from_height: int | None = None) -> list[Heights]:
-    """Return the missing heights from `from_height` on, between joined ranges, and up to `to_height`.
+    """Return the heights that the joined ranges `found` lack between `from_height` and `to_height`. If a limit is None,
+    the first or last found height takes its place.
 
-    The genesis block is never missing: its coin cannot be spent.
+    The genesis block never counts as missing, because its coin cannot be spent.
     """
     gaps = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(found)]
     if found and from_height is not None and found[0][0] > (begin := max(from_height, 1)):
@@ -173,7 +176,7 @@ def gaps_between(found: list[Heights], to_height: int | None = None, from_height
 
 
 def without(ranges: Iterable[Heights], gone: Iterable[Heights]) -> list[Heights]:
-    """Return ranges without the heights of the ranges `gone`. Both are given lowest first."""
+    """Remove the heights of the ranges `gone` from `ranges`. Both are sorted, lowest first."""
     removed, left = list(gone), []
     for first, last in ranges:
         at = first
@@ -188,6 +191,6 @@ def without(ranges: Iterable[Heights], gone: Iterable[Heights]) -> list[Heights]
 
 
 def in_words(heights: Heights) -> str:
-    """Return a range of heights in words."""
+    """Describe a range of heights."""
     first, last = heights
     return f"height {first:,}" if first == last else f"heights {first:,} to {last:,}"

@@ -10,7 +10,8 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class WatchGrowth:
-    """Counts the scripts that became watched during a scan, and the outpoints learned when blocks were searched again.
+    """Counts the scripts that the list began to watch during a scan, and the outpoints learned from searching blocks
+    again.
 
     A block must be searched again until it has been searched with all of these. Before the scan, the windows are
     widened to twice their lookahead, so blocks are searched again only if a use moves a window beyond that.
@@ -25,11 +26,11 @@ class WatchGrowth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """Return the smallest numbers of scripts and outpoints that a search uses if it begins now."""
+        """Return the least numbers of scripts and outpoints that a search uses if it begins now."""
         return self._scripts + self._found, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:
-        """Let the windows move as the hits require. Windows that move are widened again.
+        """Move the windows as the hits require. Windows that move are widened again.
 
         The list watches new scripts before they are counted.
         """
@@ -37,16 +38,16 @@ class WatchGrowth:
             self._scripts += len(new) + len(self._watch.widen())
 
     def found(self, scripts: int) -> None:
-        """Count the scripts of silent payments that became watched."""
+        """Count newly watched scripts of silent payments."""
         self._found += scripts
 
     def learned(self, coins: int) -> None:
-        """Count outpoints that were learned from blocks that were searched again."""
+        """Count outpoints learned from searching blocks again."""
         self._coins += coins
 
     @property
     def scripts(self) -> int:
-        """Number of scripts that became watched during the scan."""
+        """Number of scripts that the list began to watch during the scan."""
         return self._scripts
 
     def due(self, blocks: Iterable[PendingBlock]) -> list[PendingBlock]:

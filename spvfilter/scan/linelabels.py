@@ -1,4 +1,4 @@
-"""Render the labels of a watch list for the kernel: as cells of CSV, as JSON strings, or as UTF-8 for columns."""
+"""Render the labels of a watch list for the kernel: as CSV cells, as JSON strings, or as UTF-8 for columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Render = Callable[[str], bytes]
 
 
 class AccountCell(NamedTuple):
-    """How lines show both a label and an account."""
+    """How to render both a label and an account in a line."""
 
     between: bytes
     """The bytes between the two."""
@@ -30,21 +30,21 @@ class AccountCell(NamedTuple):
 
 CSV_ACCOUNT = AccountCell(b",", b"")
 JSON_ACCOUNT = AccountCell(b',"account":', b"null")
-_MOST = 1 << 20  # Rendered labels that are kept (our choice).
+_MOST = 1 << 20  # Number of rendered labels that are kept (our choice).
 
 
 def csv_cell(text: str) -> bytes:
-    """Return a text as a quoted CSV cell."""
+    """Return a string as a quoted CSV cell."""
     return b'"' + text.replace('"', '""').encode() + b'"'
 
 
 def json_text(text: str) -> bytes:
-    """Return a text as a JSON string."""
+    """Return a string as JSON."""
     return json.dumps(text).encode()
 
 
 def plain_cell(text: str) -> bytes:
-    """Return a text as a CSV cell, quoted only if necessary."""
+    """Return a string as a CSV cell, quoted only if necessary."""
     return csv_cell(text) if any(char in text for char in ',"\r\n') else text.encode()
 
 
@@ -59,14 +59,14 @@ def labels_digest(watch: WatchList) -> str:
 
 
 class LineLabels:
-    """Renders the labels of entries that match, for the kernel's `label_places` and `label_texts` arguments.
+    """Renders the labels of matching entries for the kernel's `label_places` and `label_texts` arguments.
 
-    Threads may share it.
+    Threads may share an instance.
 
     Args:
         watch: The watch list. Entries may be added to it later.
-        render: Renders a label or an account.
-        account: How the account of an entry follows its label, if the list has accounts. None to leave it out.
+        render: Function that renders a label or an account.
+        account: How the account of an entry follows its label, if the list has accounts. None to omit the account.
     """
 
     def __init__(self, watch: WatchList, render: Render, account: AccountCell | None = None) -> None:
@@ -74,7 +74,7 @@ class LineLabels:
         self._render = render
         self._account = account if watch.accounts else None
         self._text_of = watch.label
-        self._rendered: dict[int, bytes] = {}  # labels of earlier calls; empty for an entry without a label
+        self._rendered: dict[int, bytes] = {}  # labels rendered in earlier calls; empty for an entry without a label
 
     @classmethod
     def of_accounts(cls, watch: WatchList, render: Render) -> Self:
@@ -85,17 +85,17 @@ class LineLabels:
 
     @property
     def _is_empty(self) -> bool:
-        """True if no entry has a text."""
+        """True if no entry has a label or account to render."""
         return not self._watch.has_labels and not self._watch.accounts
 
     def of_hits(self, blocks: Iterable[BlockHits]) -> tuple[bytes, bytes]:
-        """Return the places and the texts of the labels of all entries that match in blocks."""
+        """Return `label_places` and `label_texts` for all entries that have a match in these blocks."""
         if self._is_empty:
             return b"", b""
         return self.of_entries(map(itemgetter(0), hit_sums(b"".join(block.packed for block in blocks))))
 
     def of_entries(self, entries: Iterable[int]) -> tuple[bytes, bytes]:
-        """Return the places and the texts of the labels of entries, which are in ascending order."""
+        """Return `label_places` and `label_texts` for these entries, which are in ascending order."""
         if self._is_empty:
             return b"", b""
         asked = list(entries)
@@ -108,7 +108,7 @@ class LineLabels:
         return places.tobytes(), b"".join(labels)
 
     def _of_entry(self, entry: int) -> bytes:
-        """Return the rendered label of an entry, after its size."""
+        """Return the rendered label of an entry, preceded by its size."""
         first = self._text_of(entry)
         text = self._render(first) if first else b""
         if self._account is not None:

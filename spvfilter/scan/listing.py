@@ -1,4 +1,4 @@
-"""List the blocks in files for a plan, by their headers alone: several files at a time, each as rows of bytes."""
+"""List the blocks in files for a plan, reading only their headers: several files at a time, each as rows of bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spvfilter.scan.sources import BlockFiles, BlockRef, BlockSpan, Problem, lin
 from spvfilter.scan.undo import UndoFile, UndoFiles
 from spvfilter.scan.undomode import UndoMode
 
-_THREADS = 4  # files that are read at a time (our choice): threads mostly wait for the disk
+_THREADS = 4  # files to read at a time (our choice): threads mostly wait for the disk
 
 
 @dataclass(slots=True)
@@ -30,19 +30,19 @@ class FileListing:
     rows: bytearray = field(default_factory=bytearray)
     """The blocks of the file: one encoded 73-byte row for each block."""
     previous: bytearray = field(default_factory=bytearray)
-    """Hashes of the previous blocks: 32 bytes for each block, in the order of the rows."""
+    """For each row in order, the 32-byte hash of the previous block."""
     problems: list[Problem] = field(default_factory=list)
-    """Problems of parts of the file that cannot be read."""
+    """Problems with parts of the file that cannot be read."""
     undo: UndoFile | None = None
-    """The undo file of this file; None if there is no undo file or it is not used."""
+    """The undo file of this file, or None if there is no undo file or it is not used."""
     undo_problems: list[Problem] = field(default_factory=list)
-    """Problems of undo records that cannot be used."""
+    """Problems with undo records that cannot be used."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
 
     def numbered(self, number: int) -> FileListing:
-        """Return the same listing with another file number, also in each row."""
+        """Return the same listing with a different file number, which is also changed in each row."""
         rows = bytearray(self.rows)
         for row in range(len(self)):
             FILE_NUMBER.pack_into(rows, row * ROW_SIZE, number)

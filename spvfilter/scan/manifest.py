@@ -22,12 +22,12 @@ WATCH_LIST = "watch list"  # The value of this input is a digest.
 PARQUET_HASHES = "form of hashes in Parquet"  # Only scans have this input. Older manifests lack it.
 TEXT_HASHES = "text in hex"  # The other form is "binary". A scan without a form in its manifest wrote text.
 TABLE_HASHES = "form of hashes"  # Only exports have this input.
-_PACKED = 65_536  # Entries that are hashed together (our choice).
+_PACKED = 65_536  # Number of entries that are hashed at a time (our choice).
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
 def run_inputs(network: Network, undo: str, span: str) -> dict[str, str]:
-    """Return the inputs that a plan contributes: its network, its mode of undo files, and its range of blocks."""
+    """Return the inputs that a plan contributes: its network, its undo mode, and its range of blocks."""
     return {"network": network.name, "undo mode": undo, "range": span}
 
 
@@ -36,19 +36,19 @@ class Manifest:
     """The inputs and the results of the scan or export in a directory."""
 
     inputs: dict[str, str]
-    """The inputs by their names in English. A run with a different value is a different scan or export."""
+    """The inputs, keyed by their names in English. A run with a different value is a different scan or export."""
     finished: list[str] = field(default_factory=list)
-    """Names of the part files of the last finished run, in chain order; empty if no run has finished."""
+    """Names of the part files of the last finished run, in chain order. Empty if no run has finished."""
     blocks: int = 0
     """Number of blocks on the best branches in the last finished run."""
     tip: str = ""
-    """Hash of the last of these blocks, in hex of its wire order; empty if no run has finished."""
+    """Hash of the last of these blocks, as hex in wire order. Empty if no run has finished."""
     lasts: list[str] = field(default_factory=list)
-    """Hash of the last block in each file of each part of the last finished run, in hex of its wire order."""
+    """Hash of the last block in each file of each part of the last finished run, as hex in wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """The digest of the inputs of each output, and the states of its files, by the name of the output."""
+    """For each output's name, the digest of its inputs and the states of its files."""
     windows: list[dict[str, int]] = field(default_factory=list)
-    """The ends of the keychain windows by name, in the order in which the scan reached them."""
+    """The ends of the keychain windows, keyed by name, in the order in which the scan reached them."""
     parts_removed: bool = False
     """True if the files of parts were deleted after the last run, so the scan cannot grow."""
 
@@ -65,11 +65,12 @@ class Manifest:
             return None
         except ValueError:
             raise SourceError(
-                f"{path}: not a manifest of a scan or export, or damaged: choose another directory"
+                f"{path}: this is not the manifest of a scan or export, or it is damaged: choose another directory"
             ) from None
         if not isinstance(held, dict) or held.pop("format", None) != FORMAT:
             raise SourceError(
-                f"{path}: not the manifest of a scan or export by this version of spvfilter: choose another directory"
+                f"{path}: this manifest of a scan or export was written by a different version of spvfilter: choose"
+                " another directory"
             )
         try:
             made = cls(**held)
@@ -80,7 +81,7 @@ class Manifest:
         return made
 
     def _is_sound(self) -> bool:
-        """Return True if all values have the right types and no name leads to another directory.
+        """Return True if all values have the right types and no name leads to a different directory.
 
         A user may have edited the file.
         """
@@ -102,7 +103,7 @@ class Manifest:
         )
 
     def write(self, directory: Path) -> None:
-        """Write the manifest, which replaces an earlier manifest. Raises OSError if the file cannot be written."""
+        """Write the manifest, replacing an earlier one. Raises OSError if the file cannot be written."""
         held = {"format": FORMAT} | {name: getattr(self, name) for name in self.__dataclass_fields__}
         with replacing(directory / NAME, SHARED) as file:
             file.write(json.dumps(held, indent=1).encode())
@@ -122,13 +123,13 @@ class Manifest:
             if name == WATCH_LIST:
                 cause = "its watch list contains different entries, or the same ones in a different order"
             raise ParameterError(
-                f"{directory} holds another {kind}: {cause}. Use the same {same} and options as before, or choose"
+                f"{directory} holds a different {kind}: {cause}. Use the same {same} and options as before, or choose"
                 " another directory"
             )
 
 
 def table_digest(table: WatchTable) -> bytes:
-    """Return the SHA-256 of a table's entries, in their order, and of the outpoints that it watches."""
+    """Return the SHA-256 of a table's entries in order, and of the outpoints that it watches."""
     digest = sha256()
     for first in range(0, len(table), _PACKED):
         digest.update(table.packed_entries(first, _PACKED))

@@ -1,7 +1,8 @@
 """Whole transactions from a scan: every input and output of each matched transaction, with fee and sizes.
 
 The part file of a TransactionsTask contains the rows of each batch of blocks as columns of the kernel, instead of hits.
-The columns include the entry of each match. Its label and account are added later, from the watch list as it is then:
+The columns include the entry of each match. Its label and account are added later, from the watch list's state at that
+time:
 
 | bytes | field, little endian |
 |---|---|
@@ -64,9 +65,9 @@ _SOURCES = {
 """The kernel's name of each column, without its table."""
 _NAMES = [f"items.{name}" for name in (*_SOURCES.values(), "entry")]
 _TIME_AT = list(_SOURCES).index("time")
-_OWNERS_AT = list(_SOURCES).index("address") + 1  # place of the label, and of the account after it
+_OWNERS_AT = list(_SOURCES).index("address") + 1  # place of the label; the account follows it
 _TEXT = "items.address"  # a column of the kernel with the layout of labels and accounts
-_NONE = 0xFFFFFFFF  # in place of the size of a buffer
+_NONE = 0xFFFFFFFF  # stands for the size of a missing buffer
 _U32, _SIZES = struct.Struct("<I"), struct.Struct("<III")
 
 
@@ -80,17 +81,17 @@ class TransactionRow:
     block_hash: bytes
     """Hash of the block, 32 bytes in wire order."""
     height: int | None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
     time: int
     """Time of the block's header (Unix time)."""
     txid: bytes
     """Id of the transaction, 32 bytes in wire order."""
     index: int
-    """Position of the input or output in the transaction, from 0."""
+    """Position of the input or output in the transaction, starting at 0."""
     outpoint_txid: bytes
-    """Id of the transaction with the output, or with the output that the input spends, 32 bytes in wire order."""
+    """Id of the transaction that contains the output, or the output that the input spends, 32 bytes in wire order."""
     outpoint_index: int
-    """Position of that output in its transaction, from 0."""
+    """Position of that output in its transaction, starting at 0."""
     value: int | None
     """Value of that output in satoshi; None for an input without undo data."""
     script_pubkey: bytes | None
@@ -102,7 +103,7 @@ class TransactionRow:
     is_match: bool
     """True if this input or output is itself a match of the scan."""
     coinbase: bool
-    """True if the transaction is a coinbase. It has no row for its input."""
+    """True if the transaction is a coinbase. A coinbase has no row for its input."""
     fee: int | None
     """Fee of the transaction in satoshi; None for a coinbase and without undo data."""
     size: int
@@ -137,7 +138,7 @@ class TransactionsTask(PartTask):
     """A task that finds the matched transactions of a scanned part. Its part file contains rows, not packed hits."""
 
     hits: Path
-    """Path of the part's file with the hits. A worker that does not see this file finds the hits again."""
+    """Path of the part's file of hits. A worker that does not see this file finds the hits again."""
 
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
@@ -166,7 +167,7 @@ def transactions_key(task: PartTask) -> bytes:
 
 
 def _packed(columns: Columns) -> bytes:
-    """Return columns as bytes."""
+    """Serialize columns."""
     buffers = [(column.validity, column.offsets, column.data) for column in columns]
     sizes = [_SIZES.pack(*(_NONE if each is None else len(each) for each in several)) for several in buffers]
     parts = [each for several in buffers for each in several if each is not None]
@@ -174,7 +175,7 @@ def _packed(columns: Columns) -> bytes:
 
 
 def _unpacked(packed: bytes) -> Columns:
-    """Return the columns in bytes that `_packed` has made. Raises struct.error or ValueError if they are damaged."""
+    """Parse columns that `_packed` serialized. Raises struct.error or ValueError if they are damaged."""
     (length,) = _U32.unpack_from(packed)
     sizes = [_SIZES.unpack_from(packed, _U32.size + _SIZES.size * number) for number in range(len(_NAMES))]
     at = _U32.size + _SIZES.size * len(_NAMES)
@@ -209,7 +210,7 @@ _DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
 class _Texts(dict[int, bytes]):
-    """Texts of entries in UTF-8, empty for an entry without a text. Without `text_of`, no entry has one."""
+    """The text of each entry in UTF-8, empty if it has none. If `text_of` is None, no entry has a text."""
 
     def __init__(self, text_of: Callable[[int], str | None] | None) -> None:
         super().__init__()
@@ -221,7 +222,7 @@ class _Texts(dict[int, bytes]):
         return encoded
 
     def column(self, entries: ColumnBuffers) -> ColumnBuffers:
-        """Return a column with the texts of the entries, and null for a row without an entry or a text."""
+        """Return a column of the entries' texts, with null for a row without an entry or a text."""
         if self._text_of is None:
             return ColumnBuffers(entries.length, bytes((entries.length + 7) // 8), bytes(4 * (entries.length + 1)), b"")
         numbers = array("i", entries.data)
@@ -236,21 +237,21 @@ class _Texts(dict[int, bytes]):
 
 
 class _UtcTexts(dict[int, bytes]):
-    """Unix times as texts such as "2024-01-31T00:00:00Z"."""
+    """Unix times as strings such as "2024-01-31T00:00:00Z"."""
 
     def __missing__(self, seconds: int) -> bytes:
         self[seconds] = text = utc_of(seconds).encode()
         return text
 
     def column(self, times: ColumnBuffers) -> ColumnBuffers:
-        """Return a column with the texts of times, which no row lacks."""
+        """Return a column of times as strings. No row lacks a time."""
         cells = list(map(self.__getitem__, array("q", times.data)))
         offsets = array("i", accumulate(map(len, cells), initial=0))
         return ColumnBuffers(len(cells), None, offsets.tobytes(), b"".join(cells))
 
 
 class RowForm:
-    """The columns of a file of transactions: those of the kernel, the label, and the account if the list has any.
+    """The columns of a file of transactions: the kernel's columns, the label, and the account if the list has accounts.
 
     Args:
         watch: The watch list of the scan.
@@ -270,7 +271,7 @@ class RowForm:
         self._times = _UtcTexts()
 
     def columns(self, found: Columns) -> Columns:
-        """Return the columns of the file for those of a part file."""
+        """Return the file's columns for the columns of a part file."""
         *columns, entries = found
         return self._with_owners(columns, [texts.column(entries) for texts in self._owners.values()])
 
@@ -285,7 +286,9 @@ class RowForm:
         return column_lines(form, csv_columns(self.names), layouts, columns)
 
     def _with_owners(self, items: list[_Item], owners: list[_Item]) -> list[_Item]:
-        """Return the items of the columns in the order of the file: those of the kernel, and those of the owners."""
+        """Return one item for each column in the order of the file, given the kernel columns' items and the owner
+        columns' items.
+        """
         return [*items[:_OWNERS_AT], *owners, *items[_OWNERS_AT:]]
 
 
@@ -308,8 +311,8 @@ def write_transactions(
 ) -> None:
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-    Some threads make the rows, and one thread writes them. Raises SourceError if a file is damaged, ParameterError if
-    Parquet is chosen but pyarrow is missing, and OSError.
+    Several threads render the rows, and one thread writes them. Raises SourceError if a file is damaged, ParameterError
+    if Parquet is chosen but pyarrow is missing, and OSError.
     """
     form = RowForm(watch)
     if path.suffix == ".parquet":
@@ -334,7 +337,7 @@ def _write_parquet(path: Path, paths: Iterable[Path], form: RowForm, parquet_for
 
 
 def _schema(pa: Any, form: RowForm) -> Any:  # Any: pyarrow has no types
-    """Return the columns and types of Parquet, with hashes as text."""
+    """Return the Parquet columns and their types, with hashes as strings."""
     of_layout = {Layout.INT32: pa.int64(), Layout.INT64: pa.int64(), Layout.BITS: pa.bool_()}
     types = {name: of_layout.get(layout, pa.string()) for name, layout in zip(form.names, form.layouts, strict=True)}
     return pa.schema(list((types | {"height": pa.int32(), "time": pa.timestamp("ms", tz="UTC")}).items()))
@@ -350,7 +353,9 @@ def _table(pa: Any, columns: Columns, form: RowForm, schema: Any) -> Any:
 
 
 def _array(pa: Any, name: str, column: ColumnBuffers, kind: Any) -> Any:
-    """Return a column as an Arrow array: text in hex if that is the wanted type of bytes, and times in seconds."""
+    """Return a column as an Arrow array. Times are in seconds, and bytes become hex strings if `kind` asks for
+    strings.
+    """
     layout = layout_of(name)
     if name == "items.block_time":
         buffers = [None if column.validity is None else pa.py_buffer(column.validity), pa.py_buffer(column.data)]
@@ -361,7 +366,7 @@ def _array(pa: Any, name: str, column: ColumnBuffers, kind: Any) -> Any:
 
 
 def _in_hex(column: ColumnBuffers) -> ColumnBuffers:
-    """Return a column of bytes as text in hex."""
+    """Return a column of bytes as a column of hex strings."""
     if column.offsets is None:
         offsets = array("i", range(0, 2 * HASH_SIZE * (column.length + 1), 2 * HASH_SIZE))
     else:
@@ -370,9 +375,9 @@ def _in_hex(column: ColumnBuffers) -> ColumnBuffers:
 
 
 def _groups(pa: Any, tables: Iterable[Any]) -> Iterator[Any]:
-    """Yield the rows of tables in tables of `ROWS` rows; the last one may have fewer.
+    """Regroup the rows of tables into tables of `ROWS` rows. The last one may have fewer.
 
-    Each column is one piece, so that the pages of the file depend only on the rows.
+    Each column is a single chunk, so that the pages of the file depend only on the rows.
     """
     waiting: list[Any] = []
     rows = 0

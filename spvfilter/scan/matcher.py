@@ -25,14 +25,14 @@ from spvfilter.watch.watchlist import WatchList
 
 T = TypeVar("T")
 _HITS_AT_ONCE = 100
-"""Number of hits that the event loop's own thread turns into matches at a time (our choice: about 0.5 ms)."""
+"""Most hits that the event loop's own thread turns into matches at a time (our choice: about 0.5 ms)."""
 
 
 @public
 class Matcher:
     """Finds the outputs and inputs of blocks and transactions that match a watch list.
 
-    The watch list learns the outpoints of the outputs that are found, and so finds their spends. A matcher runs one
+    The watch list learns the outpoints of the outputs found, so that their spends are found too. A matcher runs one
     scan at a time.
 
     Args:
@@ -65,9 +65,9 @@ class Matcher:
         self.check = check
         """True if proof of work, merkle root and witness commitment of each block are verified first."""
         self.report: ScanReport = ScanReport()
-        """The report of the running or last scan."""
+        """The report of the current or most recent scan."""
         self._image = watch.table.image()  # of a compiled list; the table forgets it when it learns outpoints
-        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the lock
+        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop that the lock belongs to
         self._learning = asyncio.Lock()  # held while the watch list changes
 
     async def match_tx(self, raw: bytes | Serializable, *, spent: Sequence[TxOut] | None = None) -> list[Match]:
@@ -100,7 +100,7 @@ class Matcher:
 
         Threads are used as in `match_tx`. `spent` is the undo record of the block, or the spent outputs of each
         transaction after the coinbase, as in `WatchList.match_block`. Raises FormatError if the block is malformed or
-        the spent outputs do not fit it, and KeychainError and WatchListInUseError as `match_tx` does.
+        the spent outputs do not match it, and KeychainError and WatchListInUseError as `match_tx` does.
         """
         block = to_bytes(raw)
         async with self._lock():
@@ -116,24 +116,25 @@ class Matcher:
         remember: int = REMEMBERED,
         spent: Callable[[bytes], Awaitable[Sequence[TxOut] | None]] | None = None,
     ) -> AsyncGenerator[TxMatches]:
-        """Yield the transactions of a source that concern the watch list, in the order of arrival.
+        """Yield the transactions of a source that concern the watch list, in the order in which they arrive.
 
         The watch list learns matching outputs, so that a later spend is found. The latest transactions are remembered:
-        a spend that arrives before its parent is yielded when the parent arrives. Conflicts are not resolved: two
+        a spend that arrives before its parent is yielded when the parent arrives. Conflicts are not resolved, so two
         transactions that spend one outpoint are both yielded. A `LightClient` resolves conflicts. A transaction that
         arrives twice is matched twice.
 
         The next transaction is taken from the source when the caller asks for the next result. With the compiled
-        kernel the event loop runs at least once in each millisecond of work.
+        kernel, the event loop runs at least once per millisecond of work.
 
         Args:
             source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them. An
                 iterable that waits, such as a pipe, stops the event loop.
-            strict: True to raise an error for a malformed transaction. By default, it is a result with an `error`.
+            strict: True to raise an error for a malformed transaction. By default, such a transaction yields a result
+                with an `error`.
             remember: Bytes of memory for transactions that may spend an output that has not arrived yet.
             spent: Asynchronous function that takes a transaction, and returns the outputs that it spends or None, such
                 as `FullNode.outputs_spent_by`. It is called for transactions that may be silent payments.
-                Without it, `ScanReport.unjudged` counts those in which a payment may be missed.
+                Without it, `ScanReport.unjudged` counts those in which a payment may have been missed.
 
         Raises:
             FormatError: A transaction is malformed, and `strict` is True.
@@ -156,15 +157,18 @@ class Matcher:
                 yield each
 
     def _lock(self) -> asyncio.Lock:
-        """Return the lock of the running event loop: a program may use a matcher in one loop after another."""
+        """Return the lock for the running event loop. A program may use a matcher in several loops, one after
+        another.
+        """
         if self._loop is not (loop := asyncio.get_running_loop()):
             self._loop, self._learning = loop, asyncio.Lock()
         return self._learning
 
     async def _accept(self, tx: bytes, hits: list[Hit], found: Found = frozenset()) -> list[Match]:
-        """Learn hits of a transaction and return their matches. A thread derives scripts, and processes many hits.
+        """Learn the hits of a transaction and return their matches. A thread derives scripts, and processes large
+        numbers of hits.
 
-        The transaction is scanned again if the watch list has changed. The hits in `found` are then left out.
+        The transaction is scanned again if the watch list has changed. The hits in `found` are then ignored.
         """
         watch, lock = self.watch, self._lock()
         must_wait = lock.locked()
@@ -192,18 +196,18 @@ class Matcher:
 
         - Files and sequences are put in chain order first. Only the branch with the most work counts.
         - Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for
-          spends that arrived before their outputs. A second branch is matched at the end if it has more work:
-          `ScanReport.stale` then names the blocks of the first branch, whose matches were already yielded.
+          spends that arrived before their outputs. If a second branch has more work, it is matched at the end:
+          `ScanReport.stale` then lists the blocks of the first branch, whose matches have already been yielded.
         - Stale blocks give no matches, but their outputs are learned.
         - If a use moves the window of a keychain beyond twice its lookahead, all blocks are searched again for the new
           scripts. Threads call `script_at` of keychains one at a time.
-        - The height of a match was given (RawBlock), counted from the genesis block, or read from the block (BIP-34).
-          It is None if it is unknown when the block is scanned.
+        - The height of a match is given (RawBlock), counted from the genesis block, or read from the block (BIP-34). It
+          is None if it is unknown when the block is scanned.
 
         Args:
             blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or
                 not. Silent payments can be found only with undo files or a node that returns the spent outputs.
-                Otherwise `ScanReport.unjudged` counts the transactions in which a payment may be missed.
+                Otherwise, `ScanReport.unjudged` counts the transactions in which a payment may have been missed.
             in_order: True for an endless stream in chain order. Nothing is spooled or searched again.
                 `ScanReport.late_scripts` counts the scripts that earlier blocks were not searched for.
 
@@ -305,7 +309,7 @@ class Matcher:
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
     """Return the feed that puts blocks in order.
 
-    Raises ParameterError if `in_order` does not suit the blocks, and TypeError if `blocks` has the wrong type.
+    Raises ParameterError if `in_order` does not apply to these blocks, and TypeError if `blocks` has the wrong type.
     """
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("expected an iterable of raw blocks, not one block")

@@ -38,8 +38,10 @@ COLUMNS = (
 )
 ACCOUNT, _LABEL = "account", "label"  # names of columns
 UTC = {"time": "time_utc", "first_seen": "first_seen_utc"}
-"""Columns of Unix times, and the columns of CSV with the same times as text, which a spreadsheet reads as dates."""
-_PIECE = 1 << 20  # Bytes of packed hits that a thread renders at a time, plus one block (our choice).
+"""Columns of Unix times, and the CSV columns that contain the same times as text, which a spreadsheet reads as
+dates.
+"""
+_PIECE = 1 << 20  # Bytes of packed hits that a thread renders at a time (our choice). The last block may exceed it.
 
 Parts = Iterable[PartFile]
 T = TypeVar("T")
@@ -47,26 +49,28 @@ R = TypeVar("R")
 
 
 def columns_of(*, has_accounts: bool) -> tuple[str, ...]:
-    """Return the names of the columns of matches. The account follows the label if the list has accounts."""
+    """Return the names of the columns of matches. With `has_accounts`, the account follows the label."""
     after = COLUMNS.index(_LABEL) + 1
     return (*COLUMNS[:after], ACCOUNT, *COLUMNS[after:]) if has_accounts else COLUMNS
 
 
 def csv_columns(columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of these columns in CSV: after each Unix time, the column with the same time as text."""
+    """Return the names of these columns in CSV. Each column of Unix times is followed by one of the same times as
+    text.
+    """
     return tuple(name for each in columns for name in ((each, UTC[each]) if each in UTC else (each,)))
 
 
 def csv_header(*, has_accounts: bool) -> bytes:
-    """Return the header line of the columns of matches."""
+    """Return the header line for the columns of matches."""
     return ",".join(csv_columns(columns_of(has_accounts=has_accounts))).encode() + b"\n"
 
 
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
-    """Yield the result of a call for each item, in order. With several jobs, threads make the calls.
+    """Call a function with each item, and yield the results in order. With several jobs, threads make the calls.
 
-    At most `jobs` results wait, and threads take at most one item in advance. Raises the errors of the call and of the
-    items.
+    At most `jobs` results wait, and threads take at most one item in advance. Errors in the calls and in the iteration
+    are raised.
     """
     if jobs == 1:
         yield from map(call, items)
@@ -95,7 +99,7 @@ def blocks_in(parts: Parts) -> Iterator[BlockHits]:
 
 
 def lines_of(block: BlockHits, network: Network, form: int, labels: tuple[bytes, bytes]) -> bytes:
-    """Return the matches of a block as lines, with the labels that LineLabels has packed."""
+    """Return the matches of a block as lines, with the labels that LineLabels packed."""
     of_network = network.p2pkh_version, network.p2sh_version, network.hrp
     places, texts = labels
     return hit_lines(block.packed, form, places, texts, block.hash, block.height, block.time, *of_network)
@@ -115,7 +119,7 @@ def _pieces(blocks: Iterable[BlockHits]) -> Iterator[list[BlockHits]]:
 
 
 def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int = 1) -> EntryTotals:
-    """Write an output of lines with some threads, and return the totals by entry.
+    """Write an output of lines with several threads, and return the totals for each entry.
 
     Raises OSError if a file cannot be read or written, and SourceError if a part is damaged.
     """

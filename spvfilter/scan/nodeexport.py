@@ -37,35 +37,35 @@ from spvfilter.scan.plan import PART_SIZE, Plan
 from spvfilter.scan.spool import BlockSpool
 from spvfilter.scan.threadwork import to_its_end
 
-_FOLDER = f"{TEMPORARY}blocks"  # The spool in the directory of the export.
-_REORGANIZED = 100  # Blocks below the tip that stay in the spool, each in a file of its own (our choice).
-_FILE_SIZE, _FILE_BLOCKS = 16_000_000, 4_096  # Bytes and blocks of a file below them (our choice).
-_ROUND_SIZE = 2_000_000_000  # Bytes of blocks and undo records that are fetched between two exports (our choice).
+_FOLDER = f"{TEMPORARY}blocks"  # Name of the spool's folder in the directory of the export.
+_REORGANIZED = 100  # Number of blocks below the tip that stay in the spool, each in its own file (our choice).
+_FILE_SIZE, _FILE_BLOCKS = 16_000_000, 4_096  # Bytes and blocks per file below those (our choice).
+_ROUND_SIZE = 2_000_000_000  # Bytes of blocks and undo records to fetch between two exports (our choice).
 _ELSEWHERE = "export into another directory"
-_MOST_CHANGES = 5  # Attempts to find the place in a chain that changes in the meantime (our choice).
+_MOST_CHANGES = 5  # Attempts to find the place in a chain that keeps changing (our choice).
 
 
 @public
 class NodeExport:
-    """An export of a full node's chain, in place of an export of its files. `run` may be called again for new blocks.
+    """An export of a full node's chain, instead of its files. Call `run` again to export new blocks.
 
-    A TableExport of the node's files writes the same tables. An export that was stopped continues where it was, and it
-    follows reorganizations of any depth. Blocks are kept in a hidden folder of the directory until their tables are
-    finished: about 2 GB while the export catches up, and later less than 1 GB.
+    A TableExport of the node's files writes the same tables. A stopped export resumes where it left off, and it follows
+    reorganizations of any depth. Blocks are kept in a hidden folder of the directory until their tables are finished:
+    about 2 GB while the export catches up, and later less than 1 GB.
 
-    Bitcoin Core 30 serves spent outputs by REST, but without their heights, so the spent_block_number column is null.
-    JSON-RPC includes the heights, but takes longer. If the node does not have the spent outputs, values of inputs and
-    fees are null.
+    Bitcoin Core 30 serves spent outputs over REST, but without their heights, so the spent_block_number column is null.
+    JSON-RPC includes the heights, but takes longer. If the node does not have the spent outputs, input values and fees
+    are null.
 
     Args:
         directory: The directory for the tables; it is created if it does not exist.
-        blocks: The blocks of the node to export, given as a span. With `allow_gaps`, the export begins with the
-            first block that the node has.
+        blocks: The node's blocks to export, given as a span. With `allow_gaps`, the export begins with the first block
+            that the node has.
         columns: The tables and columns; by default the default columns of all tables.
-        check: True to verify each block again, with its proof of work.
+        check: True to verify each block again, including its proof of work.
         coins: True to also write the `coins` table, as a TableExport does.
         balances: True to also write the `balances` table.
-        credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
+        credits_p2pk: True to count the coins of a public key toward its P2PKH address in `balances`.
         part_size: Approximate size of a part in bytes, as for a Plan.
         round_size: Bytes of blocks that are fetched before their tables are written, at least 1.
 
@@ -97,7 +97,7 @@ class NodeExport:
         self.columns: ExportColumns = columns or ExportColumns.of()
         """The tables and columns that the export writes."""
         self.plan: Plan = Plan(blocks.node.network, blocks.mode, str(blocks.span), (), (), ScanReport())
-        """The plan of the last run; it has no parts before the first run."""
+        """The plan of the last run. Before the first run, it has no parts."""
         self.report: PartsReport = PartsReport()
         """The progress of the last run. Its `bytes_done` counts the blocks that were fetched."""
         self.heights: ScannedHeights = ScannedHeights()
@@ -107,28 +107,29 @@ class NodeExport:
             self.columns, check=check, coins=coins, balances=balances, credits_p2pk=credits_p2pk
         )
         self._begun = PartRun(self.directory, self.plan, check, self._inputs.named())
-        # The finished parts in the manifest as this process last saw it. The second list also has them if this process
-        # wrote or checked all of their files.
+        # The finished parts in the manifest as this process last saw it. The second list also contains them if this
+        # process wrote or checked all of their files.
         self._finished: list[FinishedPart] = []
         self._written: list[WrittenPart] = []
-        self._left = 0  # time of the directory's last change when the last run ended: each run locks and changes it
+        # time of the directory's last change when the last run ended: each run locks and changes the directory
+        self._left = 0
 
     async def run(self, engine: Engine | None = None) -> dict[str, list[Path]]:
         """Fetch the blocks up to the node's tip, and write their tables, by default in one thread.
 
         Returns:
-            The paths of the files of each table in chain order, by the name of the table.
+            For each table name, the paths of its files in chain order.
 
         Raises:
-            ParameterError: The directory holds another export or other files, or pyarrow is not installed.
+            ParameterError: The directory holds a different export or other files, or pyarrow is not installed.
             DirectoryInUseError: Another export uses the directory.
             NodeError: The node fails for longer than its Patience allows, or lacks a block.
             SourceError: The span contains no blocks, or coins are requested for a chain without its first blocks.
-            FormatError: A block of the node is malformed.
+            FormatError: A block from the node is malformed.
             OSError: A file cannot be read or written.
         """
         folder, node = self.directory / _FOLDER, self.blocks.node
-        if await to_its_end(self._changed_at) != self._left:  # another process may have left files
+        if await to_its_end(self._changed_at) != self._left:  # another process may have left files behind
             self._written = []
         is_new = await to_its_end(Manifest.read, self.directory) is None
         await self._begun.begin()
@@ -166,8 +167,8 @@ class NodeExport:
         """Find the height at which the export continues, and remove what is no longer in the node's chain.
 
         Returns:
-            The number of exported blocks that left the chain, and the listing of the blocks to fetch; None if there are
-            none.
+            The number of exported blocks that left the chain, and the listing of the blocks to fetch, or None if there
+            are none.
         """
         gone = 0
         for _ in range(_MOST_CHANGES):
@@ -188,7 +189,7 @@ class NodeExport:
         plan = self.plan
         earlier = EarlierRun.of(self.directory, run_inputs(plan.network, str(plan.undo), plan.span))
         names = [] if earlier is None else earlier.names
-        if names != [part.name for part in self._finished]:  # the first run, or another process has written
+        if names != [part.name for part in self._finished]:  # the first run, or another process has written files
             self._finished, self._written = [], []
             for part in () if earlier is None else earlier.parts():
                 self._finish(part)
@@ -206,9 +207,10 @@ class NodeExport:
         parts.append(FinishedPart.of(rows, len(parts), self.plan.network.name, following))
 
     async def _fork(self, known: KnownBlocks) -> int:
-        """Return the height of the last known block in the node's chain, or one below the first if there is none.
+        """Return the height of the last known block that is in the node's chain, or one below the first if there is
+        none.
 
-        If the node's chain is only shorter, the last known block stays: the node may be reading its blocks again.
+        If the node's chain is merely shorter, the last known block stays: the node may be reindexing.
         """
         node = self.blocks.node
         low, high = known.first - 1, min(known.last, (await node.info()).height)
@@ -223,17 +225,17 @@ class NodeExport:
         return low
 
     def _forget(self, spool: BlockSpool, known: KnownBlocks, fork: int) -> int | None:
-        """Remove files and finished parts with blocks above the fork.
+        """Remove the files and finished parts that contain blocks above the fork.
 
         Returns:
-            The height of the first block to fetch; None if no block is left.
+            The height of the first block to fetch, or None if no block is left.
         """
         kept = [part for part in known.parts if part.last <= fork]
         start = kept[-1].last + 1 if kept else known.first
         spool.keep_up_to(fork)
         if spool and not spool.first <= start <= spool.last + 1:
             spool.clear()
-        if len(kept) < len(known.parts):  # the spool was cut first, so that it never has a gap after these parts
+        if len(kept) < len(known.parts):  # the spool is cut first, so that there is never a gap after these parts
             manifest = Manifest.read(self.directory)
             assert manifest is not None
             manifest.finished = [part.name for part in kept]
@@ -245,14 +247,14 @@ class NodeExport:
         return spool.last + 1 if spool else start if kept else None
 
     async def _listing(self, first: int) -> Listing | None:
-        """List the node's blocks from a height on. Return None if there are none in the span. Raises NodeError."""
+        """List the node's blocks starting at a height, or return None if the span contains none. Raises NodeError."""
         node, span = self.blocks.node, self.blocks.span
         try:
             return await node.listing(first, span.to_height, None, span.to_time)
         except NodePrunedError:
             raise NodePrunedError(
-                f"{node.endpoint}: the node has pruned blocks from height {first:,} on, which the export in"
-                f" {self.directory} needs next: ask a node that has them, or {_ELSEWHERE}"
+                f"{node.endpoint}: the node has pruned the blocks at height {first:,} and above, which the export in"
+                f" {self.directory} needs next: use a node that has them, or {_ELSEWHERE}"
             ) from None
         except NodeError:
             raise
@@ -289,7 +291,7 @@ class NodeExport:
                 return
 
     async def _fetched(self, listing: Listing, height: int) -> AsyncGenerator[FetchedBlock]:
-        """Yield the blocks of a listing from a height on, fetched ahead in a bounded number."""
+        """Yield the blocks of a listing starting at a height. A bounded number of blocks is fetched ahead."""
         fetching: deque[asyncio.Task[FetchedBlock]] = deque()
         network = self.blocks.node.network
         try:
@@ -300,7 +302,7 @@ class NodeExport:
                     height += 1
                 yield await fetching.popleft()
         except NodePrunedError:
-            await asyncio.gather(*fetching, return_exceptions=True)  # the connections are used again
+            await asyncio.gather(*fetching, return_exceptions=True)  # the connections are reused
             raise
         finally:
             for task in fetching:
@@ -310,7 +312,7 @@ class NodeExport:
     async def _write(self, spool: BlockSpool, engine: Engine | None, *, is_last: bool) -> dict[str, list[Path]]:
         """Write the tables of the blocks in the spool, and remove the files that are no longer needed."""
         blocks, finished = self.blocks, self._finished
-        settled = sum(not spool or part.first < spool.first for part in finished)  # the spool has the others
+        settled = sum(not spool or part.first < spool.first for part in finished)  # the spool contains the others
         plan = self.plan = await to_its_end(
             continued_plan,
             finished[:settled],
@@ -336,13 +338,15 @@ class NodeExport:
         return files
 
     async def _found(self, missing: tuple[Heights, ...]) -> ScannedHeights:
-        """Return the heights that the plan covers, and the missing ones. The node lacks the heights `missing`."""
+        """Return the heights that the plan covers, and the missing ones. `missing` are heights that the node lacks."""
         found = self.plan.report.heights
         gaps = joined((*found.gaps, *missing))
         return replace(found, gaps=tuple(gaps), begins_late=await self._begins_late(found.found[0][0]))
 
     async def _begins_late(self, first: int) -> bool:
-        """Return True if the range begins at a time, and the node lacks a block of this time before the first one."""
+        """Return True if the range begins at a time, and the node lacks a block within the range below the first
+        one.
+        """
         span = self.blocks.span
         if span.from_time is None or first in (0, span.from_height):
             return False

@@ -1,4 +1,4 @@
-"""The order in which a scan takes its blocks: chain order, order of arrival, or declared order."""
+"""The order in which a scan processes its blocks: chain order, order of arrival, or declared order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ScanReport:
     """The progress and the findings of a scan. It is updated while the scan runs."""
 
     blocks: int = 0
-    """Number of blocks scanned; each block counts once."""
+    """Number of blocks scanned. Each block counts once."""
     bytes_scanned: int = 0
     """Total size of the scanned blocks, in bytes."""
     bytes_total: int | None = None
@@ -57,11 +57,11 @@ class ScanReport:
     segments: int = 0
     """Number of runs of linked blocks."""
     heights: ScannedHeights = field(default_factory=ScannedHeights)
-    """The heights that the scan covers and lacks; empty until the blocks are in order."""
+    """The heights that the scan covers, and the missing heights. Empty until the blocks are in order."""
     duplicates: list[bytes] = field(default_factory=list)
-    """Hashes of blocks that occurred more than once in the source; the scan skips the copies."""
+    """Hashes of blocks that occurred more than once in the source. The scan skips the copies."""
     stale: list[bytes] = field(default_factory=list)
-    """Hashes of blocks that are not on the best branch; these blocks give no matches."""
+    """Hashes of blocks that are not on the best branch. These blocks yield no matches."""
     unproven: list[bytes] = field(default_factory=list)
     """Hashes of blocks with a damaged header: the hash misses its target, although linked blocks meet their targets."""
     problems: list[Problem] = field(default_factory=list)
@@ -77,13 +77,15 @@ class ScanReport:
     undo_problems: list[Problem] = field(default_factory=list)
     """Undo records that could not be used. Their blocks were matched by outpoints."""
     pruned: tuple[Heights, ...] = ()
-    """Heights that a node pruned during the scan, so they were not scanned. All others are higher."""
+    """Heights that the node pruned during the scan, so that they were not scanned. All scanned heights are higher."""
     candidates: int = 0
     """Number of transactions searched for silent payments, which have eligible inputs and a taproot output.
 
     It is 0 if the watch list contains no sp() descriptor."""
     unjudged: int = 0
-    """Number of candidates in which a payment may be missed, because the outputs that they spend are not known."""
+    """Number of candidates in which a payment may have been missed because the outputs that they spend are not
+    known.
+    """
     unseen: int = 0
     """Number of blocks in which spends of earlier coins cannot be seen.
 
@@ -93,7 +95,7 @@ class ScanReport:
 
 @dataclass(slots=True, eq=False)
 class Taught:
-    """Hits from which outpoints were learned, and a link to the next ones.
+    """Hits from which outpoints were learned, and a link to those learned next.
 
     A batch or block keeps the link at which its search began. Hits are freed once no search needs them.
     """
@@ -101,7 +103,7 @@ class Taught:
     hits: bytes = b""
     """Packed hits of one block."""
     next: Taught | None = None
-    """The hits that were learned next; None until then."""
+    """The hits that were learned next, or None if there are none yet."""
 
     def later(self) -> Iterator[bytes]:
         """Yield the hits that were learned after these."""
@@ -118,9 +120,9 @@ class PendingBlock:
     ref: BlockRef
     """Place of the block in its source, and its header fields."""
     height: int | None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
     raw: bytes | None = None
-    """Bytes of a block of a stream, until the block is scanned."""
+    """The bytes of a stream's block, until the block has been scanned."""
     segment: int = STALE
     """Number of the run of linked blocks that contains the block.
 
@@ -129,12 +131,13 @@ class PendingBlock:
     depth: int = 0
     """Index of the block in its run of linked blocks."""
     silent: bool = False
-    """True for a stale block. Its matches are not yielded, but its outputs are learned: other blocks may spend them.
+    """True for a stale block. Its matches are not yielded, but its outputs are learned, because other blocks may spend
+    them.
     """
     teaches: bool = False
     """True if outpoints were learned from the block."""
     after: Taught | None = None
-    """The latest hits that the search of the block knew, if it may be searched for later ones; else None."""
+    """The latest hits known when the block was searched, if it may be searched again for later hits. Otherwise None."""
     found: bytes = b""
     """Packed hits of the block, if it may be searched again."""
     known: tuple[int, int] = (0, 0)
@@ -178,7 +181,7 @@ class Feed(ABC):
 
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        """Yield batches of blocks; call it once.
+        """Yield batches of blocks. Call this only once.
 
         Raises FormatError if a block is malformed, and OrderError if a block breaks a declared order.
         """
@@ -194,7 +197,7 @@ class Feed(ABC):
     def leave(self) -> None:  # noqa: B027  most feeds have nothing to stop
         """Cancel the operations that scanning threads may wait for.
 
-        The scan calls it in the event loop before it joins the threads.
+        The scan calls this in the event loop before it joins the threads.
         """
 
     def close(self) -> None:
@@ -230,7 +233,7 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
 def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
     """Mark the stale blocks as silent and return them.
 
-    They are ordered by hash, so the result does not depend on the order of `blocks`.
+    They are sorted by hash, so the result does not depend on the order of `blocks`.
     """
     stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
     for block in stale:
@@ -282,7 +285,7 @@ def _heights(
     *,
     is_rooted: bool = True,
 ) -> ScannedHeights:
-    """Return the heights that the blocks `placed` cover and lack.
+    """Return the heights that the blocks `placed` cover, and the missing heights.
 
     `whole` contains all blocks on the best branches, and `is_rooted` is True if they begin with the first block.
     """
@@ -303,14 +306,14 @@ def _heights(
 
 
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
-    """Return the blocks that lie in a range.
+    """Return the blocks within a range.
 
     Raises SourceError if the range contains no blocks, or if it is a range of heights and the height of a block is
     unknown.
     """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
-        raise SourceError(f"the heights of {counted(unknown, 'block')} are unknown: leave the range of heights out")
+        raise SourceError(f"the heights of {counted(unknown, 'block')} are unknown: omit the range of heights")
     kept: list[PendingBlock] = []
     begun = ended = STALE  # segment of the last block that was kept, and of the last block after the range
     for block in placed:
@@ -331,7 +334,7 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
 
 
 def _prefer_undo(block: PendingBlock, source: BlockSource) -> None:
-    """Replace the block's place by that of a copy that has an undo record, if such a copy exists."""
+    """Replace the block's place with that of a copy that has an undo record, if there is such a copy."""
     copies = (block.ref, *block.spares)
     if block.spares and (best := next(filter(source.find_undo, copies), None)) is not None:
         block.ref, block.spares = best, tuple(ref for ref in copies if ref is not best)
@@ -363,7 +366,7 @@ class PlannedFeed(Feed):
         stale, placed = await self._call(
             in_chain_order, self._files, self._network, self._report, lambda: self._closing
         )
-        # stale blocks come first: later blocks are then scanned for spends of their outputs
+        # stale blocks come first, so that later blocks are scanned for spends of their outputs
         for batch in batched(stale + placed, self._files):
             yield batch
 
@@ -430,7 +433,7 @@ class StreamFeed(_OneShotFeed):
         return block
 
     def _late(self) -> list[PendingBlock]:
-        """Return the blocks that were held back: first the stale blocks, then the blocks on the best branches."""
+        """Return the blocks that were held back: first the stale ones, then those on the best branches."""
         placed = _placed(list(self._met.values()), self._network, self._report)
         held = [self._met[digest] for digest in self._held]
         stale = [block for block in self._met.values() if block.segment == STALE]
@@ -439,7 +442,7 @@ class StreamFeed(_OneShotFeed):
 
 
 class OrderedFeed(_OneShotFeed):
-    """A feed of blocks that the caller declares to be in chain order, perhaps an endless stream.
+    """A feed of blocks that the caller declares to be in chain order. The stream may be endless.
 
     Blocks are not stored on disk.
     """
@@ -459,7 +462,7 @@ class OrderedFeed(_OneShotFeed):
 
 
 def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, network: Network) -> int | None:
-    """Return the height of a block that arrives, or None if it is unknown.
+    """Return the height of an arriving block, or None if it is unknown.
 
     The height is given, counted from the previous block, or read from the block itself.
     """
@@ -471,7 +474,7 @@ def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, netwo
 
 
 def batched(blocks: Iterable[PendingBlock], source: Readable | None = None) -> Iterator[list[PendingBlock]]:
-    """Split blocks into batches, each of which a thread scans as a whole.
+    """Split blocks into batches, each of which is scanned by one thread.
 
     With `source`, the sizes of undo records count as well.
     """

@@ -24,7 +24,7 @@ from spvfilter.scan.threadwork import stoppable, until
 from spvfilter.scan.totals import write_totals
 
 TOTALS = "totals.csv"  # name of the file of totals
-_TRANSACTIONS = "transactions"  # name of a file of whole transactions, without its suffix
+_TRANSACTIONS = "transactions"  # name of the file of whole transactions, without its suffix
 
 
 @public
@@ -43,7 +43,7 @@ class OutputFormat(StrEnum):
 async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV, engine: Engine | None = None) -> Path:
     """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
-    The file totals.csv in the same directory gets the number and the value of each watched entry's matches. If the
+    The number and the value of each watched entry's matches are written to totals.csv in the same directory. If the
     directory contains matches in other formats, those files are updated as well. A scan with transactions also writes a
     file of transactions in each format, and a scan without them removes these files.
 
@@ -56,8 +56,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
         The path of the file of matches.
 
     Raises:
-        ParameterError: The directory holds another scan or other files, or its parts were removed. Or pyarrow is
-            missing for Parquet; this is checked before the scan.
+        ParameterError: The directory holds a different scan or other files, or its parts were removed. Or the form is
+            Parquet and pyarrow is missing, which is checked before the scan.
         DirectoryInUseError: Another scan uses the directory.
         SourceError: A source of blocks cannot be used.
         OSError: A file cannot be read or written.
@@ -72,9 +72,10 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
 
 @public
 def publish(matches: Path, url: str) -> list[str]:
-    """Upload the files of a finished scan below a URL: the matches, the transactions if there are any, and the totals.
+    """Upload the files of a finished scan to a URL: the matches, the transactions if there are any, and the totals.
 
-    Each file appears complete: by a rename if the store has files, else as one object. The totals come last.
+    Each file appears only when it is complete: it is renamed if the store has files, or else stored as one object. The
+    totals come last.
 
     Args:
         matches: The file of matches, from `scan_parts`.
@@ -89,7 +90,7 @@ def publish(matches: Path, url: str) -> list[str]:
         OSError: A file cannot be read.
     """
     if not is_url(url):
-        raise ParameterError(f"not a URL: {url!r}")
+        raise ParameterError(f"expected a URL, got {url!r}")
     below = RemoteFile(url)
     paths = (matches, matches.with_stem(_TRANSACTIONS), matches.with_name(TOTALS))
     files = [RemoteFile(f"{below}/{path.name}") for path in paths if path.exists()]
@@ -101,9 +102,9 @@ def publish(matches: Path, url: str) -> list[str]:
 def _merged(
     is_stopped: Callable[[], bool], scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int
 ) -> Path:
-    """Write the output in a format, and in the formats of earlier runs, so that all outputs show the same chain.
+    """Write the output in this format, and in the formats of earlier runs, so that all outputs show the same chain.
 
-    Outputs that exist already stay as they are. All outputs are complete before the first one is replaced. Returns the
+    Outputs that are up to date stay as they are. All outputs are complete before the first one is replaced. Returns the
     path of the file of matches. Raises WorkStoppedError once `is_stopped` returns True, and then replaces no output.
     """
     manifest = Manifest.read(scan.directory)
@@ -120,7 +121,7 @@ def _merged(
         for path in written:
             _staged(path).replace(path)
     finally:
-        for left in scan.directory.glob(".spvfilter-*"):  # also temporary files of processes that were killed
+        for left in scan.directory.glob(".spvfilter-*"):  # including temporary files of processes that were killed
             left.unlink(missing_ok=True)
     rendered = {path.name: _rendering(path, inputs) for path in paths.values()}
     if manifest.rendered != rendered:
@@ -130,17 +131,17 @@ def _merged(
 
 
 def _path(scan: PartScan, form: OutputFormat) -> Path:
-    """Return the path of the file of matches in a format."""
+    """Return the path of the file of matches in this format."""
     return scan.directory / f"matches.{form}"
 
 
 def _staged(path: Path) -> Path:
-    """Return the path of a complete output that does not replace the output of an earlier run yet."""
+    """Return the path of a complete output that has not replaced an earlier run's output yet."""
     return path.with_name(f".spvfilter-{path.name}")
 
 
 def _write(scan: PartScan, parts: Iterable[PartFile], form: OutputFormat, jobs: int) -> None:
-    """Write the file of matches in a format, and the file of totals, to their staged paths."""
+    """Write the file of matches in this format, and the file of totals, to their staged paths."""
     path, watch = _staged(_path(scan, form)), scan.watch
     if form is OutputFormat.PARQUET:
         totals = write_parquet(path, parts, watch, scan.parquet_form, scan.report.summary.matches, jobs)
@@ -150,7 +151,7 @@ def _write(scan: PartScan, parts: Iterable[PartFile], form: OutputFormat, jobs: 
 
 
 def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable[[], bool], jobs: int) -> list[Path]:
-    """Write the files of transactions to their staged paths, in a format and in the formats of earlier runs.
+    """Write the files of transactions to their staged paths, in this format and in the formats of earlier runs.
 
     Returns the paths. A scan without transactions removes the files instead.
     """
@@ -166,9 +167,9 @@ def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable
 
 
 def _rendering(path: Path, inputs: str) -> str:
-    """Return the digest of an output's inputs, and the sizes and times of change of both files.
+    """Return the digest of an output's inputs, and the sizes and modification times of both files.
 
-    They reveal a file that was changed later, or that a killed process has replaced.
+    These reveal whether a file was changed later, or replaced by a process that was killed.
     """
     files = [each.stat() if each.exists() else None for each in (path, path.with_name(TOTALS))]
     states = ["none" if status is None else f"{status.st_size}@{status.st_mtime_ns}" for status in files]

@@ -1,4 +1,4 @@
-"""Rows of a scan in a Parquet file: hashes as text or bytes, the order of the rows, and Bloom filters."""
+"""The rows of a scan in a Parquet file: hashes as hex or bytes, the order of the rows, and Bloom filters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.plan import Plan
 
 ROWS = 32_768
-"""Rows of a row group (our choice). With a fixed number, the same rows always give the same file."""
+"""Number of rows in a row group (our choice). Because it is fixed, the same rows always give the same file."""
 _HASHES = ("block_hash", "txid", "outpoint_txid")
 _FILTERED = ("txid", "script_pubkey", "address")  # The columns with Bloom filters.
-_PLAIN = ("txid", "outpoint_txid", "value")  # Columns without a dictionary: zstd alone is faster and gives less bytes.
-_FALSE_POSITIVES = 0.01  # Rate of a Bloom filter (our choice): 10 to 20 bits a row.
-_BLOOM = "bloom_filter_options"  # An argument that only newer versions of pyarrow have.
+_PLAIN = ("txid", "outpoint_txid", "value")  # Columns without a dictionary: zstd alone is faster and smaller.
+_FALSE_POSITIVES = 0.01  # Rate of a Bloom filter (our choice): it takes 10 to 20 bits per row.
+_BLOOM = "bloom_filter_options"  # An argument that only newer versions of pyarrow accept.
 LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
 
 
@@ -25,9 +25,9 @@ class ParquetForm(NamedTuple):
     """The form of a scan's Parquet files."""
 
     is_binary: bool
-    """True if hashes are 32 bytes in display order; False if they are text in hex."""
+    """True if hashes are 32 bytes in display order; False if they are hex strings."""
     is_sorted: bool
-    """True if all heights are known, and the rows are in their order."""
+    """True if all heights are known and the rows are sorted by height."""
 
     @classmethod
     def of(cls, plan: Plan, *, is_binary: bool) -> ParquetForm:
@@ -37,7 +37,7 @@ class ParquetForm(NamedTuple):
 
 
 def is_in_height_order(heights: Iterable[int | None]) -> bool:
-    """Return True if all heights are known and ascend. Equal heights may follow each other."""
+    """Return True if all heights are known and never decrease."""
     last = 0
     for height in heights:
         if height is None or height < last:
@@ -67,7 +67,7 @@ def opened_writer(
         pa: The pyarrow module.
         file: The file to write.
         schema: The columns.
-        few: Names of columns with few different values, which get a dictionary.
+        few: Names of columns with few distinct values, which get a dictionary.
         order: Names of the columns by which the rows are sorted.
         filtered: Names of the columns with Bloom filters, if this version of pyarrow can write them.
         rows: Capacity of the Bloom filters.
@@ -83,7 +83,7 @@ def opened_writer(
 
 
 def binary_schema(pa: Any, schema: Any) -> Any:
-    """Return a schema whose hashes are 32 bytes instead of text."""
+    """Return the schema with hashes as 32 bytes instead of hex."""
     for name in _HASHES:
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.binary(HASH_SIZE)))
     return schema
@@ -93,14 +93,14 @@ def binary_schema(pa: Any, schema: Any) -> Any:
 def parquet_writer(
     pa: Any, file: IO[bytes], schema: Any, form: ParquetForm, rows: int
 ) -> Iterator[Callable[[Any], None]]:
-    """Return a context manager whose value writes a table of this schema.
+    """Return a context manager whose value is a function that writes a table with this schema.
 
     Args:
         pa: The pyarrow module.
         file: The file to write.
         schema: The columns.
         form: The form of the file.
-        rows: The number of rows of the first row group, or of all rows: the Bloom filters have this capacity.
+        rows: The number of rows in the first row group, or in the whole file: the capacity of the Bloom filters.
     """
     few = [name for name in schema.names if name not in _PLAIN]
     order = ["height"] if form.is_sorted else []

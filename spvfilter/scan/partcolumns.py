@@ -29,7 +29,7 @@ Columns = list[ColumnBuffers]
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A block of a part, and its number in the part."""
+    """A block of a part, and its number within the part."""
 
     number: int
     """Number of the block in its part."""
@@ -46,8 +46,8 @@ class PartColumns:
         undo: The mode that says how undo files are used: the value of an UndoMode.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         summary: The counts and problems, which grow while the blocks are decoded.
-        hits: The packed hits of blocks by their hashes in wire order. Then only these blocks are decoded, and only
-            transactions with hits have rows. None for all blocks and transactions.
+        hits: The packed hits of blocks, keyed by block hash in wire order. If given, only these blocks are decoded, and
+            only transactions with hits get rows. None for all blocks and transactions.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PartColumns:
         self._hits = hits
 
     def batches(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[tuple[list[BlockRef], Columns]]:
-        """Yield the blocks of each batch with their columns. Blocks without a valid copy are left out.
+        """Yield the blocks of each batch with their columns. Blocks without a valid copy are omitted.
 
         Raises WorkStoppedError once `is_stopped` returns True, and SourceError if a required undo record cannot be
         used.
@@ -87,7 +87,7 @@ class PartColumns:
                     yield [row.block.ref], columns
 
     def _cut(self) -> Iterator[list[_Row]]:
-        """Yield the wanted blocks in batches that one call of the kernel decodes."""
+        """Yield the wanted blocks in batches, each of which a single kernel call decodes."""
         batch: list[_Row] = []
         size = 0
         for number, block in enumerate(self._part.blocks()):
@@ -105,7 +105,7 @@ class PartColumns:
             yield batch
 
     def _decode_together(self, batch: Sequence[_Row]) -> Columns | None:
-        """Decode a batch in one call of the kernel. Return None if a block or a record fails."""
+        """Decode a batch in a single kernel call. Return None if a block or a record is invalid."""
         refs = [row.block.ref for row in batch]
         try:
             raws, records = self._read(refs)
@@ -120,7 +120,7 @@ class PartColumns:
         return columns
 
     def _read(self, refs: Sequence[BlockRef]) -> tuple[list[bytes], list[bytes | None]]:
-        """Return blocks and their undo records. Raises SourceError or OSError."""
+        """Read blocks and their undo records. Raises SourceError or OSError."""
         with self._source.opened(refs) as places, self._source.opened_undo(refs) as undo:
             raws = [
                 self._source.read(ref) if places is None else _read_at(places[number])
@@ -167,7 +167,7 @@ class PartColumns:
         return None
 
     def _decode(self, ref: BlockRef, raw: bytes) -> tuple[Columns, bool]:
-        """Return the columns of a block, and True if its undo record was used. Raises FormatError or LackingError."""
+        """Return the columns of a block, and whether its undo record was used. Raises FormatError or LackingError."""
         place, first = self._source.find_undo(ref), None
         tried: list[UndoPlace] = []
         while place is not None:
@@ -187,7 +187,7 @@ class PartColumns:
         return self._columns([ref], [raw], [None]), False
 
     def _count(self, block: PlannedBlock, by_undo: bool) -> None:
-        """Count a block in the summary. If it spends coins and has no undo record, values of inputs are missing."""
+        """Count a block in the summary. If it spends coins and has no undo record, input values are missing."""
         self._summary.blocks += 1
         self._summary.bytes_scanned += block.ref.size
         self._summary.by_undo += by_undo
@@ -197,11 +197,11 @@ class PartColumns:
 
 
 class LackingError(Exception):
-    """A required undo record cannot be used, so the work ends."""
+    """A required undo record cannot be used, so the work stops."""
 
 
 def _read_at(place: Place) -> bytes:
-    """Return the bytes at a place. Raises SourceError if the file has become shorter, and OSError."""
+    """Return the bytes at a place. Raises SourceError if the file has shrunk, and OSError."""
     raw = read_at(place.descriptor, place.offset, place.size, place.key)
     if len(raw) != place.size:
         raise SourceError("the file changed while it was being read")

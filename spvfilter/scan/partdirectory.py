@@ -17,12 +17,12 @@ from spvfilter.scan.manifest import Manifest
 
 _PARTS = "parts"  # Name of the subdirectory for the files of parts.
 _LOCK = ".lock"  # Name of the file that a running scan or export locks.
-TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this text.
-_KEY_BYTES = 16  # Bytes of a key in the name of its file (our choice).
+TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this string.
+_KEY_BYTES = 16  # Number of key bytes in the name of a file (our choice).
 
 
 class PartDirectory:
-    """A directory with the files of the parts of a scan or export. One run uses it at a time."""
+    """A directory with the files of the parts of a scan or export. Only one run uses it at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,7 +51,7 @@ class PartDirectory:
     def opened(self, wanted: Manifest) -> Manifest:
         """Return the manifest of the directory. A new directory gets the manifest `wanted`.
 
-        Raises ParameterError if the directory holds another scan or export, or other files, or if its parts were
+        Raises ParameterError if the directory holds a different scan or export, or other files, or if its parts were
         removed.
         """
         held = Manifest.read(self.path)
@@ -75,13 +75,13 @@ class PartDirectory:
         return held
 
     def file(self, key: bytes, suffix: str = ".part") -> Path:
-        """Return the path of the file with a key, which this run uses from now on."""
+        """Return the path of the file with this key, and note that this run uses the file."""
         name = key[:_KEY_BYTES].hex() + suffix
         self._used.add(name)
         return self.path / _PARTS / name
 
     def named(self, name: str) -> Path:
-        """Return the path of the file of a part that an earlier run has made. This run uses it."""
+        """Return the path of a part file that an earlier run made, and note that this run uses it."""
         self._used.add(name)
         return self.path / _PARTS / name
 
@@ -94,14 +94,14 @@ class PartDirectory:
         return [] if manifest is None else [self.path / _PARTS / name for name in manifest.finished]
 
     def remove_unused(self) -> None:
-        """Remove the files of parts that this run did not use. Earlier runs or killed processes have left them."""
+        """Remove the files of parts that this run did not use. Earlier runs or killed processes left them behind."""
         folder = self.path / _PARTS
         for path in folder.iterdir() if folder.exists() else ():
             if path.name not in self._used:
                 path.unlink(missing_ok=True)
 
     def remove_parts(self) -> None:
-        """Remove all files of parts. The manifest says so first, so that later runs refuse the directory.
+        """Remove all files of parts. This is first recorded in the manifest, so that later runs refuse the directory.
 
         Raises OSError if a file cannot be removed, and SourceError if the manifest is damaged.
         """

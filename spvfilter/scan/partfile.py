@@ -44,11 +44,11 @@ _U32 = struct.Struct("<I")
 _UNKNOWN = -1  # Stored instead of an unknown height.
 _TAIL = HASH_SIZE + len(_END)  # Bytes after the summary.
 
-# Bytes of the packed hits of one block. An input takes at least 41 bytes, and its hit contains the spent script.
+# Most bytes of packed hits in one block. An input takes at least 41 bytes, and its hit contains the spent script.
 _MAX_HITS = MAX_BLOCK_SIZE // 41 * (101 + MAX_SCRIPT_SIZE)
 
-_MAX_SUMMARY = 1 << 28  # Bytes of a summary (our choice).
-_LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL  # Bytes of the shortest file.
+_MAX_SUMMARY = 1 << 28  # Largest summary in bytes (our choice).
+_LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL  # Size of the shortest file in bytes.
 
 
 @public
@@ -58,7 +58,7 @@ class BlockHits(NamedTuple):
     hash: bytes
     """Hash of the block, 32 bytes in wire order."""
     height: int | None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
     time: int
     """Time of the block's header (Unix time)."""
     packed: bytes
@@ -73,7 +73,7 @@ class BlockHits(NamedTuple):
 @public
 @dataclass(slots=True)
 class PartSummary:
-    """The counts and problems of the scan of a part."""
+    """The counts and problems from the scan of a part."""
 
     blocks: int = 0
     """Number of blocks scanned."""
@@ -141,7 +141,7 @@ class PartWriter:
 
 
 def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: PartSummary) -> None:
-    """Write the file of a part. `summary` is complete once `blocks` are exhausted. Raises OSError."""
+    """Write the file of a part. `summary` is complete once `blocks` is exhausted. Raises OSError."""
     with replacing(path, SHARED) as file:
         writer = PartWriter(file, key)
         for block in blocks:
@@ -153,7 +153,7 @@ def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: Par
 class PartFile:
     """The complete file of a part.
 
-    Raises SourceError if the start or the end of the file shows that it is not complete, and OSError.
+    Raises SourceError if the start or the end of the file shows that the file is not complete, and OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -171,9 +171,9 @@ class PartFile:
         self.size = size
         """Size of the file, in bytes."""
         self.key: bytes = head[len(_MAGIC) :]
-        """Hash of the part, the watch list and the scan's options, as the file gives it, 32 bytes."""
+        """Hash of the part, the watch list and the scan's options, as given in the file, 32 bytes."""
         self.digest: bytes = tail[:HASH_SIZE]
-        """SHA-256 of all bytes that precede the digest, as the file gives it, 32 bytes."""
+        """SHA-256 of all bytes that precede the digest, as given in the file, 32 bytes."""
 
     def _damaged(self) -> SourceError:
         return SourceError(f"{self.path}: damaged, or not the file of a part: delete it and scan again")
@@ -181,7 +181,7 @@ class PartFile:
     def blocks(self) -> Iterator[BlockHits]:
         """Yield the blocks that have hits, in order.
 
-        Raises SourceError if the file is damaged, at the latest at its end, and OSError.
+        Raises SourceError if the file is damaged, by the end of the iteration at the latest, and OSError.
         """
         for found in self._read():
             if isinstance(found, BlockHits):

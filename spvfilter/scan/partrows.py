@@ -1,4 +1,4 @@
-"""Row files: the blocks of each finished part, so that later plans still know blocks that a node has pruned.
+"""Row files: the blocks of each finished part, so that later plans still know the blocks that a node has pruned.
 
 A row file is stored next to the part's file, under the same name with the suffix `.rows`:
 
@@ -27,7 +27,7 @@ from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, ROW_SIZE
 
 SUFFIX = ".rows"
 _MAGIC = b"spvrows1"
-_LEAST = len(_MAGIC) + FILE_NUMBER.size + HASH_SIZE  # Bytes of a file without a block.
+_LEAST = len(_MAGIC) + FILE_NUMBER.size + HASH_SIZE  # Size in bytes of a file without blocks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PartRows:
     rows: bytes
     """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes]
-    """Hash of a block's previous block, by row number, if the previous row is not that block."""
+    """Hash of the previous block for each row number whose preceding row is not that block."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
@@ -79,7 +79,7 @@ def read_rows(path: Path, name: str) -> PartRows:
 
 
 def _starts(rows: bytes) -> Iterator[int]:
-    """Yield the numbers of the rows whose previous block is not in the previous row."""
+    """Yield the numbers of the rows whose previous block is not in the preceding row."""
     return (number for number in range(len(rows) // ROW_SIZE) if not rows[(number + 1) * ROW_SIZE - 1] & FOLLOWS)
 
 
@@ -98,7 +98,7 @@ class EarlierRun:
     def of(cls, directory: Path, inputs: dict[str, str]) -> EarlierRun | None:
         """Return the last finished run in a directory, or None if there is none with these inputs.
 
-        A damaged manifest counts as none here: the run that uses the directory names it. Raises OSError.
+        A damaged manifest counts as none here, because the run that uses the directory reports it. Raises OSError.
         """
         try:
             manifest = Manifest.read(directory)

@@ -1,4 +1,4 @@
-"""One run over the parts of a plan into a directory, as scans and exports make it."""
+"""One run over the parts of a plan, for a scan or an export, which writes into a directory."""
 
 from __future__ import annotations
 
@@ -26,42 +26,44 @@ from spvfilter.scan.threadwork import to_its_end
 @public
 @dataclass(slots=True)
 class PartsReport:
-    """The progress of a scan or export in parts. It is updated while the run lasts."""
+    """The progress of a scan or export in parts. It is updated during the run."""
 
     parts_total: int = 0
     """Number of parts to scan."""
     parts_done: int = 0
     """Number of parts scanned so far. A later pass may scan a part again."""
     parts_kept: int = 0
-    """Number of parts that earlier runs have finished, so that this run did not; known when the run is done."""
+    """Number of parts that this run reused from earlier runs. Known once the run is done."""
     bytes_total: int = 0
     """Total size of the blocks to process in all passes, in bytes."""
     bytes_done: int = 0
     """Total size of the blocks processed so far in all passes, in bytes."""
     passes: int = 1
-    """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
+    """Number of passes: two if spends must be found by outpoint, more if keychain windows have moved."""
     change: ChainChange | None = None
-    """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
+    """Difference between the chain of the last finished run and this plan, or None if no run has finished before."""
     summary: PartSummary = field(default_factory=PartSummary)
-    """Summary of all parts; complete when the run is done."""
+    """Summary of all parts. Complete once the run is done."""
     candidates: int = 0
     """Number of transactions that were searched for silent payments, which have eligible inputs and a taproot output.
 
     It is 0 if the watch list contains no sp() descriptor."""
     unjudged: int = 0
-    """Number of candidates in which a payment may be missed, because the outputs that they spend are not known."""
+    """Number of candidates in which a payment may have been missed because the outputs that they spend are not
+    known.
+    """
     not_searched: tuple[Heights, ...] = ()
     """Ranges of pruned blocks that had to be searched again, because a window moved or outputs were found."""
 
 
 class PartRun:
-    """A run over the parts of a plan. It makes the files of its result that an earlier run has not made.
+    """A run over the parts of a plan. It makes those files of its result that no earlier run has made.
 
     Args:
         directory: The directory; it is created if it does not exist.
         plan: The plan of the blocks.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        inputs: Other facts that the result depends on, by their names in messages. The manifest stores them.
+        inputs: Other facts that the result depends on, keyed by their names in messages. The manifest stores them.
     """
 
     def __init__(self, directory: Path, plan: Plan, check: bool, inputs: dict[str, str]) -> None:
@@ -74,8 +76,8 @@ class PartRun:
         self._wanted = Manifest(
             {"network": own.pop("network")} | inputs | {"check of blocks": "on" if check else "off"} | own
         )
-        self._begun: WatchTable | None = None  # the table for which the engine works
-        # Parts by `_key`. Fresh parts have no complete file from an earlier run, so this run scans them.
+        self._begun: WatchTable | None = None  # the table that the engine searches with
+        # Parts, keyed by `_key`. Fresh parts have no complete file from an earlier run, so this run scans them.
         self._fresh: set[tuple[bool, int]] = set()
         self._scanned: set[tuple[bool, int]] = set()
 
@@ -83,12 +85,13 @@ class PartRun:
     async def opened(
         self, engine: Engine | None, *, is_continued: bool = False
     ) -> AsyncIterator[tuple[Engine, Manifest]]:
-        """Return a context manager that locks the directory. Its value is the engine and the directory's manifest.
+        """Return a context manager that locks the directory. Its value consists of the engine and the directory's
+        manifest.
 
         With `is_continued`, the plan is known to contain the blocks of the last run, so they are not compared.
 
-        Raises ParameterError if the directory holds another scan or export or other files, or if its parts were
-        removed. Raises DirectoryInUseError, SourceError if a block of the last run is no longer in any file, and
+        Raises ParameterError if the directory holds a different scan or export or other files, or if its parts were
+        removed. Raises SourceError if a block of the last run is no longer in any file, DirectoryInUseError, and
         OSError.
         """
         with self.parts.locked():
@@ -108,14 +111,16 @@ class PartRun:
                     await chosen.aclose()
 
     async def begin(self) -> None:
-        """Write the manifest into a new directory, before anything else is written. Raises the errors of `opened`."""
+        """Write the manifest into a new directory, before anything else is written. Raises the same errors as
+        `opened`.
+        """
         with self.parts.locked():
             await to_its_end(self.parts.opened, self._wanted)
 
     async def summaries(self, engine: Engine, tasks: Sequence[PartTask], table: WatchTable) -> list[PartSummary]:
-        """Return the summaries of the tasks' files, and run the tasks whose files are missing.
+        """Return the summaries of the tasks' files, after running the tasks whose files are missing.
 
-        One more task runs at a time than the engine's width. Raises SourceError if a part cannot be scanned, or if
+        The engine's width plus one tasks run at a time. Raises SourceError if a part cannot be scanned, or if
         another machine wrote files that are not visible here, and OSError.
         """
         kept = await to_its_end(lambda: list(map(_kept, tasks)))
@@ -170,7 +175,7 @@ class PartRun:
             manifest: The manifest, which is written.
             tasks: The tasks of all parts.
             lasts: Hash of the last block in each file of each part, in hex of its wire order.
-            settled: Number of the first parts whose blocks are recorded already.
+            settled: Number of parts, counted from the first, whose blocks have already been recorded.
         """
         manifest.finished = [task.path.name for task in tasks]
         manifest.blocks, manifest.tip = self._plan.blocks, self._plan.tip.hex()
@@ -188,21 +193,22 @@ def _key(task: PartTask) -> tuple[bool, int]:
 
 
 def pruned_heights(part: Part) -> tuple[Heights, ...]:
-    """Return the heights of a part of which a node has pruned blocks."""
+    """Return the heights of a part's blocks that a node has pruned."""
     return tuple(ranges_of(height for height in part.heights() if height is not None))
 
 
 def _kept(task: PartTask) -> PartSummary | None:
     """Return the summary of a task whose files are complete, or None if it must run.
 
-    Raises SourceError if it cannot run because its blocks are pruned, and OSError.
+    Raises SourceError if it cannot run because its blocks have been pruned, and OSError.
     """
     if task.part.kept:
         known = summary_of(task.path, task.key)
         if known is None or not task.has_files():
             where = ", ".join(map(in_words, pruned_heights(task.part)))
             raise SourceError(
-                f"{task.path}: missing or damaged, and its blocks are pruned ({where}): scan into another directory"
+                f"{task.path}: missing or damaged, and its blocks have been pruned ({where}): scan into another"
+                " directory"
             )
         return known
     summary = finished(task.path, task.key)

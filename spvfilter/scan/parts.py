@@ -1,4 +1,4 @@
-"""Scan one part: the result depends only on the part's blocks and the watch list, and not on other parts."""
+"""Scan one part. The result depends only on the part's blocks and the watch list, not on other parts."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ class PartTask:
     path: Path
     """Path of the part's file, which the task writes."""
     key: bytes
-    """Key of the task: 32 bytes that identify the part, the watch list and the options. The part's file contains it."""
+    """Key of the task: 32 bytes that identify the part, the watch list and the options. The part's file contains the
+    key.
+    """
     undo: str
     """The mode that says how undo files are used: the value of an UndoMode."""
     check: bool
     """True to verify proof of work, merkle root and witness commitment of each block."""
     coins: Path | None
-    """Path of a file of outpoints to watch in addition to the watch list; None in a first pass."""
+    """Path of a file of outpoints to watch in addition to the watch list, or None in a first pass."""
 
     def with_part(self, part: Part) -> Self:
         """Return the same task for another machine's copy of the part. The key stays the same."""
@@ -60,9 +62,9 @@ class PartTask:
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:
-        """Yield the hits of the part's blocks, in order, and fill in `summary`. Blocks without hits are left out.
+        """Yield the hits of the part's blocks, in order, and fill in `summary`. Blocks without hits are omitted.
 
-        An internal error ends the scan once `is_stopped` returns True. Raises SourceError if a required undo record
+        Once `is_stopped` returns True, an internal error ends the scan. Raises SourceError if a required undo record
         cannot be used.
         """
         return scan_part(self, table, summary, is_stopped)
@@ -83,7 +85,7 @@ class PartBlocks(FileBlocks):
         self._files = [BlockFile(located(file.path), file.key, is_hex=file.is_hex) for file in part.files]
         self._part = part
         self._network = Network.named(part.network)
-        self._again: dict[int, BlockFiles] = {}  # by file: its blocks and undo records, listed again
+        self._again: dict[int, BlockFiles] = {}  # for each file, its blocks and undo records, listed again
         self._undo: dict[bytes, UndoPlace] = {}
         self.mode: UndoMode = UndoMode(mode)
 
@@ -97,9 +99,8 @@ class PartBlocks(FileBlocks):
         return self._undo.get(ref.hash)
 
     def find_other_undo(self, ref: BlockRef, tried: Collection[UndoPlace]) -> UndoPlace | None:
-        """Return another undo record for a block, after the records `tried` turned out to belong to other blocks.
-
-        Other blocks keep their records.
+        """Return another undo record for a block, after the records `tried` turned out to belong to other blocks. The
+        records of other blocks do not change.
         """
         again, alone = self._again.get(ref.file), _alone(ref)
         if again is None:
@@ -120,13 +121,13 @@ def vanished(where: str) -> VanishedFileError:
 
 
 def _alone(ref: BlockRef) -> BlockRef:
-    """The same block, with the file number that it has when its file is listed alone."""
+    """Return the same block with the file number that it has if its file is listed alone."""
     return BlockRef(0, ref.offset, ref.size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A block of a part, and its number in the part."""
+    """A block of a part, and its number within the part."""
 
     number: int
     """Number of the block in its part."""
@@ -137,7 +138,7 @@ class _Row:
 def scan_part(
     task: PartTask, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[BlockHits]:
-    """Yield the hits of a part's blocks, in order, and fill in `summary`. Blocks without hits are left out.
+    """Yield the hits of a part's blocks, in order, and fill in `summary`. Blocks without hits are omitted.
 
     Raises WorkStoppedError once `is_stopped` returns True, SourceError if a required undo record cannot be used, and
     VanishedFileError if a file has disappeared since the plan was made.
@@ -174,7 +175,7 @@ class PartScanner:
                     yield BlockHits(ref.hash, ref.height, ref.time, packed)
 
     def _batches(self) -> Iterator[list[_Row]]:
-        """Yield the blocks in batches that one call of the kernel scans."""
+        """Yield the blocks in batches, each of which a single kernel call scans."""
         batch: list[_Row] = []
         size = 0
         for number, block in enumerate(self._task.part.blocks()):
@@ -190,10 +191,10 @@ class PartScanner:
             yield batch
 
     def together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
-        """Scan a batch in one call of the kernel. Return None if a block fails.
+        """Scan a batch in a single kernel call. Return None if a block is invalid.
 
         Returns:
-            For each block, its packed hits, and True if its undo record was used.
+            For each block, its packed hits, and whether its undo record was used.
         """
         refs = [row.block.ref for row in batch]
         if self._task.check and not all(map(is_proven, refs)):
@@ -208,7 +209,7 @@ class PartScanner:
         return [(hits, undo is not None and undo[number] is not None) for number, hits in enumerate(packed)]
 
     def _alone(self, row: _Row) -> tuple[bytes | None, bool]:
-        """Scan one block, from its first valid copy. The packed hits are None if no copy is valid."""
+        """Scan the first valid copy of one block. The packed hits are None if no copy is valid."""
         gone: BlockRef | None = None
         for ref in self._task.part.copies(row.number, row.block.ref):
             try:
@@ -229,7 +230,7 @@ class PartScanner:
         return None, False
 
     def _hits(self, ref: BlockRef, raw: bytes) -> tuple[bytes, bool]:
-        """Return the packed hits of a block, and True if its undo record was used."""
+        """Return the packed hits of a block, and whether its undo record was used."""
         place, first = self._source.find_undo(ref), None
         tried: list[UndoPlace] = []
         while place is not None:
@@ -266,4 +267,4 @@ class PartScanner:
 
 
 class _LackingError(Exception):
-    """A required undo record cannot be used, so the scan ends."""
+    """A required undo record cannot be used, so the scan stops."""

@@ -1,4 +1,4 @@
-"""A pipeline of batches: threads process several batches at a time and merge them in order for the event loop."""
+"""A pipeline of batches: threads process several batches at a time, and merge them in order for the event loop."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Pipeline(Generic[B, R]):
       None.
 
     The thread that completes the next batch in order merges it and the completed batches after it. No thread waits for
-    another thread. Each thread has a buffer of its own. At most jobs + 1 batches have results that were not taken. An
-    error of either call is raised instead of the batch's result, and ends the pipeline.
+    another thread. Each thread has its own buffer. At most jobs + 1 batches have results that have not been taken yet.
+    An error in either call is raised instead of the batch's result, and ends the pipeline.
     """
 
     def __init__(
@@ -36,12 +36,13 @@ class Pipeline(Generic[B, R]):
         self._jobs = jobs
         self._work = work
         self._merge = merge
-        self._fed = 0  # number of batches that were fed
+        self._fed = 0  # number of batches added so far
         self._todo: queue.SimpleQueue[tuple[int, B] | None] = queue.SimpleQueue()
         self._free = threading.Semaphore(jobs + 1)  # batches that may be started before another result is taken
-        self._turn = threading.Lock()  # The thread that merges holds it. It guards the next three attributes.
-        self._ready: dict[int, B | BaseException] = {}  # Batches that are completed but not merged, by number.
-        self._next = 0  # Number of the batch that is merged next.
+        self._turn = threading.Lock()  # Held by the thread that merges. It guards the next three attributes.
+        # Batches that have been completed but not merged, keyed by number.
+        self._ready: dict[int, B | BaseException] = {}
+        self._next = 0  # Number of the batch to merge next.
         self._end: int | None = None  # Number of batches, once it is known.
         self._results: deque[R | BaseException | None] = deque()  # Results; None marks the end.
         self._loop = asyncio.get_running_loop()
@@ -57,7 +58,7 @@ class Pipeline(Generic[B, R]):
         self._fed += 1
 
     def finish(self) -> None:
-        """Announce that no more batches follow."""
+        """Announce that there are no more batches."""
         with self._turn:
             self._end = self._fed
             if self._next == self._end:
@@ -81,14 +82,13 @@ class Pipeline(Generic[B, R]):
                     yield result
 
     async def in_thread(self, call: Callable[..., T], *args: object) -> T:
-        """Run a call in one of the threads and return its result.
-
-        Call it only after the last result: the threads are busy until then.
+        """Call a function in one of the threads and return its result. Use this only after the last result, because the
+        threads are busy until then.
         """
         return await self._loop.run_in_executor(self._threads, call, *args)
 
     def close(self) -> None:
-        """Wait for the calls in progress. No other calls are made."""
+        """Wait for the calls in progress. No further calls are made."""
         self.closing = True
         for _ in range(self._jobs):
             self._todo.put(None)
@@ -140,7 +140,7 @@ class Pipeline(Generic[B, R]):
     def tell(self, result: R | BaseException | None) -> None:
         """Pass on a result, an error, or None for the end.
 
-        `merge` calls it to pass on its result before it raises an error.
+        `merge` calls this to pass on its result before it raises an error.
         """
         self._results.append(result)
         with suppress(RuntimeError):  # the loop is closed, so nothing waits for results

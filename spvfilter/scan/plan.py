@@ -21,7 +21,7 @@ from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, SIZE_AT, U
 from spvfilter.scan.sources import BlockFiles, BlockRef
 from spvfilter.scan.undo import UndoFile
 
-PART_SIZE = 128_000_000  # bytes of blocks and undo records of a part (our choice)
+PART_SIZE = 128_000_000  # size of a part's blocks and undo records, in bytes (our choice)
 # Offsets within a row of the bytes that say where the block and its undo record are.
 _PLACES = (*range(SIZE_AT), *range(UNDO_AT, UNDO_SIZE_AT))
 MIN_PART_SIZE, MAX_PART_SIZE = 1_000, 4_000_000_000  # bytes (our choice)
@@ -35,7 +35,7 @@ class PlannedBlock:
     ref: BlockRef
     """Place of the block, and its header fields. The file number counts the files of the part."""
     undo: tuple[int, int] | None
-    """Offset and size of the block's undo record in the undo file, in bytes; None if the block has no undo record."""
+    """Offset and size of the block's undo record in the undo file, in bytes. None if the block has no undo record."""
     is_lone: bool
     """True if the coinbase is the only transaction of the block, so that the block spends nothing."""
     is_rooted: bool
@@ -50,11 +50,11 @@ class PlannedFile:
     path: str
     """Path or URL of the file."""
     key: bytes
-    """The 8-byte key with which the file is XORed; empty if the file is not XORed."""
+    """The 8-byte key with which the file is XORed, or b"" if it is not XORed."""
     is_hex: bool
     """True if the file is one block in hex digits."""
     undo: tuple[str, bytes] | None
-    """Path and XOR key of the undo file of this file; None if there is no undo file."""
+    """Path and XOR key of this file's undo file, or None if there is no undo file."""
 
 
 @public
@@ -71,15 +71,15 @@ class Part:
     rows: bytes = field(repr=False)
     """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes] = field(repr=False)
-    """Hash of a block's previous block, by row number. It is left out if the previous row is that block."""
+    """Hash of the previous block for each row number. Omitted if the preceding row is that block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
-    """Other copies of a block, by row number: (file, offset, size) of each copy."""
+    """Other copies of the block for each row number: (file, offset, size) of each copy."""
     size: int
     """Total size of the part's blocks, in bytes."""
     is_stale: bool = False
-    """True if the blocks are off the best branches: they give no matches, but other blocks may spend their outputs."""
+    """True if the blocks are off the best branches. They yield no matches, but other blocks may spend their outputs."""
     kept: str = ""
-    """Name of the part's file, if a node has pruned blocks of the part since it was scanned; empty otherwise."""
+    """Name of the part's file, if a node has pruned some of the part's blocks since it was scanned. Otherwise empty."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
@@ -130,7 +130,7 @@ class Part:
         return [own for _, own in last.values()]
 
     def heights(self) -> Iterator[int | None]:
-        """Yield the height of each block of the part in order, or None for an unknown height."""
+        """Yield the height of each block of the part in order, or None if it is unknown."""
         for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):
             yield None if height == UNKNOWN else height
 
@@ -142,7 +142,7 @@ class Part:
 
 
 def _framed(*pieces: bytes) -> bytes:
-    """Encode a list of pieces: the number of pieces, then each piece after its length.
+    """Encode a list of pieces: the number of pieces, then each piece preceded by its length.
 
     Different lists give different bytes.
     """
@@ -152,14 +152,14 @@ def _framed(*pieces: bytes) -> bytes:
 @public
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The blocks of a scan, cut into parts. Only headers are read to make a plan."""
+    """The blocks of a scan, cut into parts. Making a plan reads only headers."""
 
     network: Network
     """The network of the blocks."""
     undo: str
     """The mode that says how undo files are used: the value of an UndoMode."""
     span: str
-    """The range of blocks to scan, in words."""
+    """A description of the range of blocks to scan."""
     parts: tuple[Part, ...] = field(repr=False)
     """The parts with blocks of the best branches, in chain order."""
     stale: tuple[Part, ...] = field(repr=False)
@@ -176,7 +176,8 @@ class Plan:
         part_size: int = PART_SIZE,
         directory: str | os.PathLike[str] | None = None,
     ) -> Plan:
-        """Return a plan of the blocks in files: read their headers, put them in chain order, cut them into parts.
+        """Make a plan of the blocks in files: read their headers, put the blocks in chain order, and cut them into
+        parts.
 
         The headers of several files are read at the same time. A plan takes 73 bytes of memory for each block, and less
         than 100 during planning.
@@ -198,7 +199,7 @@ class Plan:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the fingerprints of all parts, the network, and the mode of undo files."""
+        """SHA-256 of the fingerprints of all parts, the network, and the undo mode."""
         own = [self.network.name.encode(), str(self.undo).encode()]
         return sha256(_framed(*own, *(part.fingerprint for part in (*self.parts, *self.stale)))).digest()
 
@@ -218,16 +219,16 @@ class Plan:
         return self.parts[-1].hashes()[-1] if self.parts else b""
 
 
-# The parts of a plan by (is stale, number of the part), then by machine. Each has the paths of its machine.
+# The parts of a plan, keyed by (is stale, number of the part), then by machine. Each has its machine's paths.
 Places = dict[tuple[bool, int], dict[int, Part]]
 
 
 def planned(
     files: ListedFiles, network: Network, part_size: int, directory: str | os.PathLike[str] | None = None
 ) -> tuple[Plan, Places]:
-    """Return the plan of files, and each part with the files of each machine.
+    """Return a plan of the files, and each part with the files of each machine.
 
-    The plan contains each part with the files of its first machine. Raises the errors of `Plan.of`.
+    The plan contains each part with the files of its first machine. Raises the same errors as `Plan.of`.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")

@@ -1,4 +1,4 @@
-"""Planning: from block files to rows in chain order, cut into parts, at less than 100 bytes a block."""
+"""Planning: from block files to rows in chain order, cut into parts, in less than 100 bytes per block."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from spvfilter.scan.undomode import UndoMode
 
 _COPY = struct.Struct("<IQI")  # File, offset and size, at the start of a row.
 
-MOST_BLOCKS = 1 << 14  # Blocks of a part (our choice).
+MOST_BLOCKS = 1 << 14  # Most blocks in a part (our choice).
 
-_PLACE_SIZE = 16  # Bytes of file, offset and size, at the start of a row.
+_PLACE_SIZE = 16  # Size in bytes of file, offset and size, at the start of a row.
 _ONE = frozenset((0,))  # Machine 0 alone.
 
-Spares = dict[int, list[bytes]]  # Rows of other copies of a block, by row number of the block.
+Spares = dict[int, list[bytes]]  # Rows of other copies of a block, keyed by the block's row number.
 
 
 class Cut(NamedTuple):
@@ -38,19 +38,19 @@ class Cut(NamedTuple):
     rows: bytes
     """Rows of the part's blocks, 73 bytes each. The file numbers count the files of the part."""
     previous: dict[int, bytes]
-    """Hash of a block's previous block, by row number. It is left out if the previous row is that block."""
+    """Hash of the previous block for each row number. Omitted if the preceding row is that block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]]
-    """Other copies of a block, by row number: (file, offset, size) of each copy."""
+    """Other copies of the block for each row number: (file, offset, size) of each copy."""
     files: list[int]
     """For each file of the part, its number in the source."""
     size: int
     """Total size of the part's blocks, in bytes."""
     kept: str = ""
-    """Name of the file of the same part in the earlier run, if files of its blocks are gone; else empty."""
+    """Name of the same part's file in the earlier run, if files of its blocks are gone. Otherwise empty."""
 
 
 class Planning:
-    """The blocks of files in chain order. It reads the headers, and is used once, by `cuts`.
+    """The blocks of files in chain order. The constructor reads the headers, and `cuts` uses the object up.
 
     Blocks of an earlier run may be missing from the files only if all of them lie below the lowest block in the files.
     A node has then pruned them, and they stay in the plan. Their parts stay as the earlier run cut them.
@@ -61,10 +61,10 @@ class Planning:
 
     def __init__(self, files: ListedFiles, network: Network, earlier: EarlierRun | None = None) -> None:
         self.report: ScanReport = ScanReport()
-        self.undo: dict[int, UndoFile] = {}  # by number of a file: its undo file
+        self.undo: dict[int, UndoFile] = {}  # undo file for each file number
         self._files = files
-        self._kept: list[PartRows] = []  # parts of the earlier run of which blocks are gone
-        self._kept_of = array("i")  # by row: the number of its kept part, or NOWHERE; empty without kept parts
+        self._kept: list[PartRows] = []  # parts of the earlier run some of whose blocks are gone
+        self._kept_of = array("i")  # for each row, the number of its kept part, or NOWHERE; empty if no parts are kept
         links, self._spares = self._read(network, earlier)
         self._rows = links.rows
         order = order_rows(links, network)
@@ -88,12 +88,12 @@ class Planning:
         if files.mode is UndoMode.REQUIRE:
             self._require_undo(runs)
         self._order = array("I")  # Rows on the best branches in chain order, then stale rows by their hashes.
-        # Hash of the previous block, by index in that order, unless that block is at the previous index.
+        # Hash of the previous block for each index in that order, unless that block is at the preceding index.
         self._previous: dict[int, bytes] = {}
         self._arrange(runs, order.stale, links)
 
     def _heights(self, order: RowOrder, runs: list[RowRun], files: ListedFiles, *, begins_late: bool) -> ScannedHeights:
-        """Return the heights that some runs cover and lack."""
+        """Return the heights that these runs cover, and the missing heights."""
         rows, ledger, reads_undo = self._rows, HeightLedger(), files.mode is UndoMode.AUTO
         for row in chain.from_iterable(run.rows for run in runs):
             has_undo = reads_undo and bool(rows.undo(row)[1])
@@ -109,7 +109,7 @@ class Planning:
         )
 
     def _read(self, network: Network, earlier: EarlierRun | None) -> tuple[RowLinks, Spares]:
-        """Read the headers of all files, link them, and collect duplicates. Add blocks of the earlier run."""
+        """Read the headers of all files, link them, and collect duplicates. Add the blocks of the earlier run."""
         linker, spares = RowLinker(), Spares()
         self.report.problems += self._files.missing
         for listing in self._files.listings(network):
@@ -132,7 +132,7 @@ class Planning:
         return linker.links, spares
 
     def _remember(self, linker: RowLinker, part: PartRows) -> None:
-        """Add the blocks of an earlier part that are no longer in any file. Their file has a number of its own."""
+        """Add the blocks of an earlier part that are no longer in any file. Their file gets its own number."""
         if all(linker.find(block) != NOWHERE for _, block, _ in part):
             return
         rows, number = linker.links.rows, FILE_NUMBER.pack(len(self._files) + len(self._kept))
@@ -152,7 +152,7 @@ class Planning:
     def _check_pruned(self, order: RowOrder) -> None:
         """Raise SourceError unless all blocks that are gone lie below all blocks in the files.
 
-        If heights are unknown, all blocks must be one run, and their places in it count.
+        If heights are unknown, all blocks must form one run, and their places in it are compared instead.
         """
         rows = self._rows
         known = {row: depth for depth, row in enumerate(order.runs[0].rows)} if order.runs[0].height is None else None
@@ -187,7 +187,7 @@ class Planning:
             )
 
     def _arrange(self, runs: list[RowRun], stale: list[int], links: RowLinks) -> None:
-        """Fill in the order of the rows, the hashes before them, and their flags."""
+        """Fill in the order of the rows, the hashes of their previous blocks, and their flags."""
         rows, roots = self._rows, roots_of(links)
 
         def append(row: int, follows: bool, is_rooted: bool) -> None:
@@ -206,9 +206,9 @@ class Planning:
             last = row
 
     def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:
-        """Cut the rows into parts of about `part_size` bytes. A machine has a part if it has all of its blocks.
+        """Cut the rows into parts of about `part_size` bytes. A machine has a part if it has all the part's blocks.
 
-        For each part, yields True if it is stale, and its form on each machine. Rows are released as they are taken.
+        For each part, yields whether it is stale, and its form on each machine. Rows are released as they are taken.
         """
         kept, is_kept = len(self._order), bytearray(len(self._rows))
         spares: dict[int, list[bytes]] = {}
@@ -238,7 +238,7 @@ class Planning:
                 at = stop if self._kept else end
 
     def _keep(self, part: PartRows, at: int, end: int, *, is_stale: bool) -> Cut:
-        """Return a part of the earlier run as it was.
+        """Return a part of the earlier run unchanged.
 
         Raises SourceError if its blocks no longer follow one another on the best branches.
         """
@@ -256,7 +256,7 @@ class Planning:
     def _ranges(
         self, start: int, end: int, part_size: int, spares: Spares
     ) -> Iterator[tuple[int, int, frozenset[int]]]:
-        """Yield for each part: its first row, its last row + 1, and the machines that have its blocks."""
+        """For each part, yield its first row, its last row + 1, and the machines that have its blocks."""
         first, size, having = start, 0, _ONE
         for at in range(start, end):
             more = self._rows.place(at)[2] + self._rows.undo(at)[1]
@@ -270,9 +270,9 @@ class Planning:
             yield first, end, having
 
     def _machines(self, at: int, spares: Spares) -> frozenset[int]:
-        """The machines that have a block and its undo record.
+        """Return the machines that have a block and its undo record.
 
-        If no machine has an undo record of the block, they are the machines that have the block.
+        If no machine has an undo record of the block, return the machines that have the block.
         """
         if self._files.machines == 1:
             return _ONE
@@ -281,7 +281,7 @@ class Planning:
         return frozenset(self._files.machine(FILE_NUMBER.unpack_from(raw)[0]) for raw in recorded or raws)
 
     def _cut(self, first: int, last: int, spares: Spares, machines: frozenset[int]) -> dict[int, Cut]:
-        """The part of these rows, for each machine."""
+        """Return the part made of these rows, for each machine."""
         previous = {at - first: self._previous[at] for at in range(first, last) if at in self._previous}
         if 0 not in previous:
             previous[0] = self._rows.hash(first - 1)
@@ -295,8 +295,8 @@ class Planning:
         }
 
     def _on(self, machine: int, rows: bytearray, previous: dict[int, bytes], spares: Spares) -> Cut:
-        """The part of these rows as one machine has it. The rows are changed."""
-        numbers: dict[int, int] = {}  # number of a file in the part, by its number in the source
+        """Return the part made of these rows as one machine has it. The rows are modified."""
+        numbers: dict[int, int] = {}  # number in the part for each file number in the source
         copies: dict[int, tuple[tuple[int, int, int], ...]] = {}
         size = 0
         for row in range(len(rows) // ROW_SIZE):
@@ -339,7 +339,7 @@ def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
 
 
 def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
-    """The blocks of a range.
+    """Return the blocks in a range.
 
     Raises SourceError if the range contains no blocks, or if it is a range of heights and the height of a block is
     unknown.
@@ -348,7 +348,7 @@ def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
     if span.from_height is not None or span.to_height is not None:
         unknown = sum(rows.height(row) is None for row in chain.from_iterable(run.rows for run in runs))
         if unknown:
-            raise SourceError(f"the heights of {counted(unknown, 'block')} are unknown: leave the range of heights out")
+            raise SourceError(f"the heights of {counted(unknown, 'block')} are unknown: omit the range of heights")
     kept: list[RowRun] = []
     for run in runs:
         left = array("I")

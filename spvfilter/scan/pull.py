@@ -1,4 +1,4 @@
-"""Plain iterables as asynchronous ones: their `next` is called in a daemon thread."""
+"""Plain iterables as asynchronous ones: `next` is called in a daemon thread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PARTING_S = 0.1  # seconds that closing waits for next() (our choice)
 
 
 async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
-    """Yield the items; each one is requested only when it is needed.
+    """Yield the items. Each is requested only when it is needed.
 
-    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon: the process can exit while it works, and
-    closing the generator waits for the thread only a moment.
+    `next` may block forever, on a terminal or a pipe. Its thread is a daemon, so the process can exit while the thread
+    works, and closing the generator waits for it only for a moment.
     """
     loop = asyncio.get_running_loop()
     iterator = iter(items)
@@ -49,12 +49,12 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
 async def pull_ahead(items: Iterable[T], weight: Callable[[T], int], most: int = 1_000_000) -> AsyncGenerator[T]:
     """Yield the items. A daemon thread requests them ahead, up to `most` bytes.
 
-    It is faster than `pull` for small items: requested items are yielded without a change of thread.
+    This is faster than `pull` for small items, because requested items are yielded without switching threads.
 
     Args:
-        items: The items. Their `next` may wait for ever.
-        weight: Bytes of an item.
-        most: Bytes of items that are requested ahead.
+        items: The items. Their `next` may wait forever.
+        weight: Function that returns the size of an item in bytes.
+        most: Most bytes of items to request ahead.
     """
     buffer = _Buffer[T](asyncio.get_running_loop(), most)
     thread = threading.Thread(target=buffer.fill, args=(items, weight), name="spvfilter-next", daemon=True)
@@ -69,7 +69,7 @@ async def pull_ahead(items: Iterable[T], weight: Callable[[T], int], most: int =
 
 
 class _Buffer(Generic[T]):
-    """Items that a thread has requested, and a coroutine has not taken yet."""
+    """Items that a thread has requested and a coroutine has not taken yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
@@ -82,7 +82,7 @@ class _Buffer(Generic[T]):
         self._news = asyncio.Event()
 
     def fill(self, items: Iterable[T], weight: Callable[[T], int]) -> None:
-        """Request items until they end, or until `close`. It runs in the thread."""
+        """Request items until they end or `close` is called. This runs in the thread."""
         error: BaseException | None = None
         try:
             for item in items:
@@ -111,7 +111,7 @@ class _Buffer(Generic[T]):
     async def take(self) -> list[T]:
         """Wait for items, remove all of them from the buffer and return them.
 
-        An empty list is the end. Raises the error that ended the items.
+        An empty list means the end. If an error ended the items, raises that error.
         """
         while True:
             with self._changed:
@@ -125,14 +125,14 @@ class _Buffer(Generic[T]):
             await self._news.wait()
 
     def close(self) -> None:
-        """Let the thread end at its next item."""
+        """Make the thread end at its next item."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
 
 
 def _next(iterator: object) -> tuple[object, BaseException | None]:
-    """Return the next item of an iterator or _END, and the error if `next` raised one."""
+    """Return the next item of an iterator, or _END, and the error if `next` raised one."""
     try:
         return next(iterator, _END), None  # type: ignore[call-overload]  # the iterator has items of any type
     except BaseException as error:
@@ -141,7 +141,7 @@ def _next(iterator: object) -> tuple[object, BaseException | None]:
 
 def _settle(answer: asyncio.Future[object], item: object, error: BaseException | None) -> None:
     """Pass an item or an error to the coroutine that waits for it."""
-    if answer.done():  # cancelled meanwhile
+    if answer.done():  # cancelled in the meantime
         return
     if error is None:
         answer.set_result(item)

@@ -1,4 +1,4 @@
-"""Loose transactions tested against a BIP-37 filter: which of them a node with this filter sends."""
+"""Loose transactions tested against a BIP-37 filter: finds the transactions that a node with this filter sends."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RelevantTx(NamedTuple):
     """A transaction of a stream that a node with a BIP-37 filter sends, or that is malformed."""
 
     number: int
-    """Position of the transaction in the source, from 0."""
+    """Position of the transaction in the source, starting at 0."""
     raw: bytes
     """The serialized transaction, as it arrived."""
     error: FormatError | None = None
-    """The error in the malformed transaction; None if the transaction is well-formed."""
+    """The error in the transaction if it is malformed, or None."""
 
     @property
     def txid(self) -> bytes:
@@ -42,19 +42,20 @@ class RelevantTx(NamedTuple):
 async def relevant_txs(
     bloom: Bip37Filter, source: RawTransactions, *, strict: bool = False
 ) -> AsyncGenerator[RelevantTx]:
-    """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order of arrival.
+    """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order in which they arrive.
 
     Each yielded transaction updates the filter, as the filter's flags say, before the next transaction is tested (Core
     bloom.cpp IsRelevantAndUpdate).
 
-    The next transaction is taken from the source when the caller asks for the next result. With the compiled kernel
-    the event loop runs at least once in each millisecond of work. A thread tests transactions above 64 kB.
+    The next transaction is taken from the source when the caller asks for the next result. With the compiled kernel,
+    the event loop runs at least once per millisecond of work. A thread tests transactions larger than 64 kB.
 
     Args:
-        bloom: The filter, which the function updates. Do not change it until the iteration ends.
+        bloom: The filter, which is updated. Do not change it yourself until the iteration ends.
         source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them. An
             iterable that waits, such as a pipe, stops the event loop.
-        strict: True to raise FormatError for a malformed transaction. By default it is a result with an `error`.
+        strict: True to raise FormatError for a malformed transaction. By default, such a transaction yields a result
+            with an `error`.
 
     Raises:
         FormatError: A transaction is malformed, and `strict` is True.

@@ -1,4 +1,4 @@
-"""Files by URL, such as s3://bucket/blocks/blk00000.dat, read in ranges through fsspec; local files open likewise."""
+"""Files given by URL, such as s3://bucket/blocks/blk00000.dat, read in ranges through fsspec, and local files."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from spvfilter.kernel import read_at
 from spvfilter.kernel.pure.files import xored
 
 _HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
-_WINDOW = 1 << 16  # smallest number of bytes to read (our choice): the request itself costs more
-_GAP = 1 << 16  # bytes between two ranges that are still read as one range (our choice)
+_WINDOW = 1 << 16  # least number of bytes to read (our choice): the request itself costs more than that
+_GAP = 1 << 16  # most bytes between two ranges that are read as one range (our choice)
 
 
 @public
 class RemoteFile:
-    """A file or directory by its URL, with the methods of `pathlib.Path` that block files need (`remote` extra).
+    """A file or directory given by its URL, with the methods of `pathlib.Path` that block files need (`remote` extra).
 
     The methods raise:
 
     - FileNotFoundError, IsADirectoryError or NotADirectoryError if the store says so of this file;
     - RemoteFileError if the store itself fails or refuses;
-    - ParameterError if fsspec is missing, or another package that it needs for this URL.
+    - ParameterError if fsspec, or another package that it needs for this URL, is missing.
 
     The constructor raises ParameterError if the URL contains a password.
     """
@@ -68,7 +68,7 @@ class RemoteFile:
 
     @property
     def suffix(self) -> str:
-        """Suffix of the file's name, from its last dot on."""
+        """Suffix of the file's name, starting with its last dot."""
         return Path(self.name).suffix
 
     def with_name(self, name: str) -> RemoteFile:
@@ -81,7 +81,7 @@ class RemoteFile:
             return bool(store.exists(path))
 
     def is_dir(self) -> bool:
-        """Return True if there are files below this URL."""
+        """Return True if there are files under this URL."""
         with self._store() as (store, path):
             return bool(store.isdir(path))
 
@@ -144,7 +144,7 @@ class RemoteFile:
             yield store, path
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, SourceError):
             raise
-        except Exception as error:  # errors of the store's own classes, and connection errors of any library
+        except Exception as error:  # errors of the store's own classes, and connection errors from any library
             why = isinstance(error, OSError) and error.strerror
             raise RemoteFileError(f"{self._url}: {why or str(error) or type(error).__name__}") from error
 
@@ -164,7 +164,7 @@ def is_url(name: object) -> bool:
 
 
 def located(name: str | os.PathLike[str]) -> FilePath:
-    """Return the local path or the remote file that a name stands for. A file:// URL is a local path."""
+    """Return the local path or the remote file that a name stands for. A file:// URL stands for a local path."""
     if isinstance(name, str) and is_url(name):
         if not name.startswith("file://"):
             return RemoteFile(name)
@@ -175,7 +175,7 @@ def located(name: str | os.PathLike[str]) -> FilePath:
 
 
 def seen_anywhere(name: str) -> str:
-    """Return a name that means the same to a process on another machine: an absolute path, or the URL."""
+    """Return a name that means the same to a process on another machine: an absolute path or the URL."""
     return name if is_url(name) else str(Path(name).absolute())
 
 
@@ -206,12 +206,12 @@ class _Local:
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
         raw = read_at(self._descriptor, offset, size, key) if key else _system.read_at(self._descriptor, size, offset)
         if len(raw) < min(size, self.size - offset):  # missing bytes must not pass for padding
-            raise SourceError("the file became shorter while it was being read")
+            raise SourceError("the file shrank while it was being read")
         return raw
 
 
 class _Remote:
-    """A remote file that is open for reading. It keeps the last range of bytes that it has read."""
+    """A remote file that is open for reading. It keeps the most recently read range of bytes."""
 
     def __init__(self, file: RemoteFile) -> None:
         self._file = file
@@ -231,7 +231,7 @@ class _Remote:
 def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
     """Return exactly these bytes.
 
-    Raises RemoteFileError if the store gives only a part of the range, or the whole file instead.
+    Raises RemoteFileError if the store returns only a part of the range, or the whole file instead.
     """
     raw = file.read(offset, size)
     if len(raw) != size:
@@ -240,15 +240,15 @@ def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
 
 
 def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFileError:
-    """Return the error that reports an answer of the wrong size."""
+    """Return the error for an answer of the wrong size."""
     return RemoteFileError(
-        f"{file}: {size:,} bytes from byte {offset:,} on were requested, but the store returned {given:,}"
+        f"{file}: requested {size:,} bytes starting at byte {offset:,}, but the store returned {given:,}"
     )
 
 
 @contextmanager
 def opened(path: FilePath) -> Iterator[OpenFile]:
-    """Open a file for reading, in a context manager.
+    """Context manager: opens a file for reading.
 
     Raises OSError or RemoteFileError if it cannot be opened, and SourceError if it is not a regular file.
     """
@@ -263,9 +263,10 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
 
 
 def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
-    """Return the descriptor of a file in memory with some ranges (offset, size) of a remote file, at the same offsets.
+    """Return the descriptor of an in-memory file that contains some ranges (offset, size) of a remote file, at the same
+    offsets.
 
-    Bytes past the end of the remote file are left out. Raises OSError or RemoteFileError.
+    Bytes past the end of the remote file are omitted. Raises OSError or RemoteFileError.
     """
     descriptor = _nameless()
     try:
@@ -282,7 +283,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def _nameless() -> int:
-    """Return the descriptor of a new file without a name. The file is in memory if the system supports this."""
+    """Return the descriptor of a new file without a name, which is in memory if the system supports that."""
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create("spvfilter")
     with tempfile.TemporaryFile() as file:

@@ -1,4 +1,4 @@
-"""The coins of mainnet that two blocks created, so that sums count each of them once."""
+"""The coins on mainnet that two blocks created, so that sums count each of them only once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ REPEATING = frozenset(
         ),
     )
 )
-"""Blocks of mainnet whose coinbase is also in another block (BIP-30; Core validation.cpp, IsBIP30Repeat).
-
-BIP-30 and BIP-34 exclude other repeated coins.
+"""Blocks on mainnet whose coinbase is also in another block (BIP-30; Core validation.cpp, IsBIP30Repeat). BIP-30 and
+BIP-34 rule out any other repeated coins.
 """
 
 
@@ -33,7 +32,7 @@ class RepeatedCoins:
         self._counted: set[bytes] = set()
 
     def counted(self, block: BlockHits) -> bytes:
-        """Return the packed hits of a block, without outputs that an earlier call returned for another block."""
+        """Return the packed hits of a block, except outputs that an earlier call returned for another block."""
         if block.hash not in REPEATING:
             return block.packed
         hits = unpack_hits(block.packed)
@@ -41,7 +40,7 @@ class RepeatedCoins:
         return pack_hits(kept)
 
     def is_repeated(self, block: bytes, outpoint: bytes) -> bool:
-        """Note a coinbase output of a block. Return True if it was noted before for another block.
+        """Note a coinbase output of a block. Return True if it has already been noted for another block.
 
         Args:
             block: Hash of the block, 32 bytes in wire order.

@@ -1,4 +1,4 @@
-"""Chain order of the rows of a plan, by the rules of `chain.link`, in a few bytes for each row and without objects."""
+"""Chain order of a plan's rows, according to the rules of `chain.link`, in a few bytes per row and without objects."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.rows import NOWHERE, Rows, RowsByHash
 
-_SEVERAL = 2  # children of a row; larger numbers count as 2
+_SEVERAL = 2  # number of a row's children; larger numbers count as 2
 _WORST = b"\xff" * HASH_SIZE  # the largest hash: it meets only trivial targets
 
 
 @dataclass(slots=True)
 class RowLinks:
-    """The rows of a plan, with the parent of each row: the row of the previous block."""
+    """The rows of a plan, and the parent of each row: the row of the previous block."""
 
     rows: Rows
     """The rows that are linked."""
     parents: array[int] = field(default_factory=lambda: array("i"))
-    """Number of each row's parent row; NOWHERE for a row whose parent is missing."""
+    """Number of each row's parent row, or NOWHERE if the parent is missing."""
     awaited: dict[bytes, list[int]] = field(default_factory=dict)
-    """Numbers of rows that follow a missing block, by the hash of that block."""
+    """Numbers of the rows that follow a missing block, keyed by the hash of that block."""
 
 
 class RowLinker:
@@ -40,7 +40,7 @@ class RowLinker:
         return self._by_hash.find(block)
 
     def add(self, raw: bytes, block: bytes, previous: bytes) -> None:
-        """Append the row of a block that was not added before."""
+        """Append the row of a block that has not been added yet."""
         links = self.links
         row = links.rows.append(raw)
         self._by_hash.add(row, block)
@@ -59,7 +59,7 @@ class RowRun:
     rows: array[int]
     """Numbers of the run's rows, lowest block first."""
     height: int | None
-    """Height of the run's first block; None if it is unknown."""
+    """Height of the run's first block, or None if it is unknown."""
     is_rooted: bool
     """True if the run begins with the genesis block or the block after it."""
 
@@ -77,7 +77,7 @@ class RowOrder:
 
 
 class _Tip(NamedTuple):
-    """A row without children, with the sums of the rows on its branch."""
+    """A row without children, with sums over the rows on its branch."""
 
     proven: int
     """Work of the branch's rows that meet their target."""
@@ -102,7 +102,7 @@ class _Family:
 
     def best(self, rows: Rows) -> int:
         """Return the tip of the family's best branch."""
-        # if no header meets its target, each one counts with the work that it claims
+        # if no header meets its target, each counts with the work that it claims
         is_claimed = len(self.unproven) == self.members
         return max(
             self.tips,
@@ -130,7 +130,7 @@ def roots_of(links: RowLinks) -> dict[int, bytes]:
 
 
 def order_rows(links: RowLinks, network: Network) -> RowOrder:
-    """Put rows in chain order. The best branches and the heights follow the rules of `chain.link`."""
+    """Put rows in chain order. The rules of `chain.link` determine the best branches and the heights."""
     rows, parents = links.rows, links.parents
     families = _families(links)
     order = RowOrder([], [])
@@ -156,7 +156,7 @@ def order_rows(links: RowLinks, network: Network) -> RowOrder:
 
 
 def _families(links: RowLinks) -> dict[bytes, _Family]:
-    """Rows grouped by their missing ancestor. Every row is visited once."""
+    """Group rows by their missing ancestor. Every row is visited once."""
     rows, parents = links.rows, links.parents
     children = bytearray(len(rows))
     for parent in parents:
@@ -164,8 +164,8 @@ def _families(links: RowLinks) -> dict[bytes, _Family]:
             children[parent] += 1
     families: dict[bytes, _Family] = {previous: _Family() for previous in links.awaited}
     roots = roots_of(links)
-    forks: dict[int, tuple[_Tip, bytes]] = {}  # by row with several children: the branch up to it, and its family
-    known: dict[int, tuple[int, bool]] = {}  # by compact bits: their work, and True if every hash meets them
+    forks: dict[int, tuple[_Tip, bytes]] = {}  # for each row with several children, the branch up to it and its family
+    known: dict[int, tuple[int, bool]] = {}  # for each compact bits, their work, and whether every hash meets them
     for leaf in range(len(rows)):
         if children[leaf]:
             continue
@@ -193,14 +193,16 @@ def _families(links: RowLinks) -> dict[bytes, _Family]:
 
 
 def _up_to_a_fork(parents: array[int], forks: dict[int, tuple[_Tip, bytes]], row: int) -> Iterator[int]:
-    """Yield a row and its ancestors, down to the last row that was not visited."""
+    """Yield a row and its ancestors, down to the last row that has not been visited."""
     while row != NOWHERE and row not in forks:
         yield row
         row = parents[row]
 
 
 def _first_height(rows: Rows, branch: array[int], network: Network) -> int | None:
-    """Height of a branch's first block: 0 for the genesis block, else counted from a block that contains its height."""
+    """Return the height of a branch's first block: 0 for the genesis block, or counted from a block that contains its
+    height.
+    """
     if rows.hash(branch[0]) == network.genesis_hash:
         return 0
     for depth, row in enumerate(branch):

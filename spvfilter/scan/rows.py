@@ -29,7 +29,7 @@ from array import array
 ROW = struct.Struct("<IQIIIi32sQIB")
 ROW_SIZE = ROW.size  # 73 bytes.
 UNKNOWN = -1  # Stored instead of an unknown height.
-NOWHERE = -1  # Returned instead of the number of a row.
+NOWHERE = -1  # Returned instead of a row number.
 FOLLOWS, LONE, ROOTED = 1, 2, 4  # Flags.
 
 SIZE_AT, HASH_AT, UNDO_AT, UNDO_SIZE_AT = 12, 28, 60, 68  # Offsets of fields in a row.
@@ -41,12 +41,12 @@ FLAGS_AT = 72  # Offset of the flags in a row.
 _PLACE = struct.Struct("<IQI")
 _U32 = struct.Struct("<I")
 _BITS = 12
-_CHUNK = 1 << _BITS  # Rows that are allocated and released together (our choice).
-_LEAST_SLOTS = 1 << 10  # Slots of an empty index (our choice).
+_CHUNK = 1 << _BITS  # Number of rows that are allocated and released together (our choice).
+_LEAST_SLOTS = 1 << 10  # Number of slots in an empty index (our choice).
 
 
 class Rows:
-    """Rows by number, 73 bytes each, without an object for each."""
+    """Rows, accessed by number: 73 bytes each, without an object for each."""
 
     def __init__(self) -> None:
         self._chunks: list[bytearray] = []
@@ -56,7 +56,7 @@ class Rows:
         return self._count
 
     def _at(self, row: int) -> tuple[bytearray, int]:
-        """The chunk of a row, and the offset of the row in it."""
+        """Return the chunk that contains a row, and the offset of the row in it."""
         return self._chunks[row >> _BITS], (row & _CHUNK - 1) * ROW_SIZE
 
     def append(self, raw: bytes) -> int:
@@ -119,7 +119,7 @@ class Rows:
         chunk[at + FLAGS_AT] |= flags
 
     def permute(self, order: array[int]) -> None:
-        """Reorder the rows. `order` contains each row number once, in the new order; it is overwritten."""
+        """Reorder the rows. `order` contains each row number once, in the new order, and is overwritten."""
         for start in range(len(order)):
             if order[start] == start:
                 continue
@@ -148,15 +148,15 @@ class Rows:
 
 
 class RowsByHash:
-    """Finds the row of a block by its hash. It is a hash table of 4-byte row numbers, at most two thirds full.
+    """Finds the row of a block by its hash. This is a hash table of 4-byte row numbers, at most two thirds full.
 
-    The slot depends on the first bytes of the hash and on a random number. An attacker can therefore not choose hashes
-    that collide.
+    The slot depends on the first bytes of the hash and on a random number, so an attacker cannot choose hashes that
+    collide.
     """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._slots = array("I", bytes(4 * _LEAST_SLOTS))  # number of a row + 1; 0 for an empty slot
+        self._slots = array("I", bytes(4 * _LEAST_SLOTS))  # row number + 1, or 0 for an empty slot
         self._count = 0
         self._factor = secrets.randbits(64) | 1
 
@@ -171,18 +171,18 @@ class RowsByHash:
         return NOWHERE
 
     def add(self, row: int, block: bytes) -> None:
-        """Add the number of a row, and the hash of its block. The hash must be new."""
+        """Add a row number, and the hash of its block. The hash must be new."""
         if 3 * (self._count + 1) > 2 * len(self._slots):
             self._grow()
         self._put(self._slots, row, block)
         self._count += 1
 
     def _start(self, block: bytes) -> int:
-        """The first slot to try for a block, before the mask."""
+        """Return the first slot to try for a block, before masking."""
         return (int.from_bytes(block[:8], "little") * self._factor & 0xFFFFFFFFFFFFFFFF) >> 32
 
     def _put(self, slots: array[int], row: int, block: bytes) -> None:
-        """Store the number of a row in the first free slot."""
+        """Store a row number in the first free slot."""
         mask = len(slots) - 1
         at = self._start(block) & mask
         while slots[at]:
@@ -190,7 +190,7 @@ class RowsByHash:
         slots[at] = row + 1
 
     def _grow(self) -> None:
-        """Double the table."""
+        """Double the size of the table."""
         wider = array("I", bytes(8 * len(self._slots)))
         for held in self._slots:
             if held:

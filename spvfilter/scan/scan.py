@@ -1,14 +1,14 @@
-"""One scan over many blocks: threads scan batches, the results are merged in order, and a second pass follows.
+"""One scan of many blocks: threads scan batches, the results are merged in order, and a second pass follows.
 
 This module is not part of the API. The set of matches does not depend on three things:
 
 - The order of the blocks. Blocks are put in chain order as far as their headers link them. A spend is found by its
-  outpoint, which the watch list learns when the output is found. A block that was scanned too early for an outpoint is
-  read again, for its inputs only.
+  outpoint, which the watch list learns when the output is found. A block that was scanned before an outpoint was
+  learned is read again, but only its inputs are searched.
 - The number of threads. A batch is scanned with at least the outpoints that were known when its scan began. When it is
   merged, its blocks are searched again for spends of the outpoints that were learned in between.
-- The order in which scripts of keychains are used. If windows move beyond those of the scan's start, all blocks that
-  were scanned without the new scripts are searched again, until nothing changes.
+- The order in which scripts of keychains are used. If windows move beyond where they were when the scan started, all
+  blocks that were scanned without the new scripts are searched again, until nothing changes.
 - The order in which silent payments are found. Their scripts become watched when their batch is merged. Blocks that
   were scanned without them are searched again for the scripts, and never again for silent payments.
 """
@@ -48,19 +48,19 @@ class _Result:
     block: PendingBlock
     """The block that was scanned."""
     height: int | None
-    """Height of the block when the feed yielded it; None if it was unknown."""
+    """Height of the block when the feed yielded it, or None if it was unknown."""
     raw: bytes | None = None
-    """Bytes of the block; None for a block in a file, which can be read again."""
+    """Bytes of the block, or None for a block in a file, which can be read again."""
     hits: bytes | None = None
-    """Packed hits of the block; None if the block is unreadable."""
+    """Packed hits of the block, or None if the block is unreadable."""
     errors: list[tuple[str, Exception]] = field(default_factory=list)
     """Place and error of each unreadable copy of the block."""
     undo_errors: list[Problem] = field(default_factory=list)
-    """Problems of undo records that could not be used."""
+    """Problems with undo records that could not be used."""
     judged: Judged | None = None
-    """The silent payments in the block; None if the block was not searched for them."""
+    """The silent payments in the block, or None if it was not searched for them."""
     record: bytes | None = None
-    """Undo record with which the block was searched for silent payments; None if there was none."""
+    """Undo record with which the block was searched for silent payments, or None if there was none."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class _Batch:
 class Scan(Generic[T]):
     """The state of one scan. `tell` turns a block's hits into the item that the scan yields.
 
-    `image` is that of a compiled list, which the table of the list forgets when it learns outpoints.
+    `image` is the image of a compiled list, which the list's table forgets when it learns outpoints.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Scan(Generic[T]):
         self._watch = watch
         self._feed = feed
         self._report = report
-        # the pure kernel holds the GIL: more threads would gain nothing and would delay the event loop
+        # the pure kernel holds the GIL, so more threads would gain nothing and would delay the event loop
         self._jobs = 1 if BACKEND == "pure" else jobs
         self._check = check
         self._tell = tell
@@ -111,10 +111,10 @@ class Scan(Generic[T]):
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
         self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None if unknown
         self._patterns: frozenset[int] = frozenset()  # entries whose outputs are not learned
-        self._is_done = False  # True if all blocks are scanned, so that the threads are idle
+        self._is_done = False  # True if all blocks have been scanned, so that the threads are idle
 
     async def aclose(self) -> None:
-        """Wait for the threads that still scan. After this call, no thread changes the watch list."""
+        """Wait for the threads that are still scanning. After this call, no thread changes the watch list."""
         if self._is_done:
             self._close()
             return
@@ -132,8 +132,8 @@ class Scan(Generic[T]):
         self._feed.close()
 
     async def found(self) -> AsyncGenerator[T]:
-        """Scan the blocks of the feed and yield the results; call it once."""
-        free = asyncio.Semaphore(self._jobs + 1)  # batches that a stream is read ahead of the results
+        """Scan the blocks of the feed and yield the results. Call this only once."""
+        free = asyncio.Semaphore(self._jobs + 1)  # number of batches by which a stream is read ahead of the results
         feeder = asyncio.create_task(self._submit(free))
         try:
             async with aclosing(self._threads.results()) as results:
@@ -171,13 +171,13 @@ class Scan(Generic[T]):
             self._threads.finish()
 
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
-        """Read and scan a batch, in any thread. The method changes only the batch.
+        """Read and scan a batch, in any thread. This changes only the batch.
 
         Raises SourceError if the file of a compiled watch list was changed in place.
         """
         compiled.check_image(self._image)
         batch.known = self._growth.mark()
-        # read before the scan: it then sees at least these outpoints, as the watch list learns them first
+        # read before the scan, which then sees at least these outpoints, because the watch list learns them first
         batch.after = self._taught
         if self._silent is not None or not self._scan_together(batch, buffer):
             found = WatchTable()
@@ -187,7 +187,7 @@ class Scan(Generic[T]):
                 self._scan(result, found, self._silent)
 
     def _scan_together(self, batch: _Batch, buffer: ReadBuffer) -> bool:
-        """Scan the batch in one call of the kernel.
+        """Scan the batch in a single kernel call.
 
         If a block is unreadable or malformed, change nothing and return False.
         """
@@ -214,9 +214,8 @@ class Scan(Generic[T]):
         check: bool = False,
         undo: list[Place | None] | None = None,
     ) -> list[bytes] | None:
-        """The packed hits of each block, found in one call of the kernel.
-
-        It is None if a block or an undo record is unreadable or malformed.
+        """Return the packed hits of each block, found in a single kernel call. The result is None if a block or an undo
+        record is unreadable or malformed.
         """
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
@@ -243,7 +242,7 @@ class Scan(Generic[T]):
         return True
 
     def _scan(self, result: _Result, found: WatchTable, silent: SilentSearch | None = None) -> None:
-        """Scan one block, from its first valid copy. With `silent`, search it for silent payments."""
+        """Scan the first valid copy of one block. With `silent`, also search it for silent payments."""
         raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
@@ -261,7 +260,7 @@ class Scan(Generic[T]):
                 raw = None
 
     def _hits_of(self, result: _Result, raw: bytes, found: WatchTable, silent: SilentSearch | None = None) -> bytes:
-        """The packed hits of a block, found with its undo record if a usable record exists.
+        """Return the packed hits of a block, found with its undo record if there is a usable one.
 
         Raises FormatError if the block is malformed, and SourceError if a required undo record cannot be used.
         """
@@ -288,7 +287,7 @@ class Scan(Generic[T]):
         return hits
 
     def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
-        """Add the spends of outpoints that were learned since the scan of the batch began. Then learn its outputs.
+        """Add the spends of outpoints that were learned after the scan of the batch began, then learn its outputs.
 
         Returns the items of the batch. Raises the error that ends the scan.
         """
@@ -330,9 +329,9 @@ class Scan(Generic[T]):
         return told if told or not self._feed.planned else None
 
     def _watch_payments(self, batch: _Batch) -> None:
-        """Watch the silent payments of a batch. Scan it again if it was scanned without scripts of such payments.
+        """Watch the silent payments of a batch. Scan it again if it was scanned without the scripts of such payments.
 
-        Nothing is read again: the event loop, which fetches the blocks of a node, may wait for this thread.
+        Nothing is read again, because the event loop, which fetches a node's blocks, may be waiting for this thread.
         """
         if self._silent is None:
             return
@@ -348,7 +347,9 @@ class Scan(Generic[T]):
                 result.hits = _scanned(self._watch.table, result.raw, found, result.record)
 
     def _judge_gone(self) -> None:
-        """Report blocks whose files have disappeared since they were listed: as pruned if they lie below all others."""
+        """Report blocks whose files have disappeared since they were listed. They count as pruned if they lie below all
+        others.
+        """
         files = {block.ref.file for _, block in self._gone}
         left = [block.height for block in self._scanned if block.ref.file not in files and block.height is not None]
         heights = [block.height for _, block in self._gone if block.height is not None]
@@ -360,9 +361,8 @@ class Scan(Generic[T]):
         self._report.heights = replace(found, found=tuple(without(found.found, self._report.pruned)))
 
     def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[bytes] | None:
-        """For each block, the spends of outpoints that were learned since its scan began.
-
-        It is None if no outpoint was learned.
+        """Return, for each block, the spends of outpoints that were learned after its scan began, or None if none were
+        learned.
         """
         if batch.after.next is None:
             return None
@@ -377,9 +377,8 @@ class Scan(Generic[T]):
         return [b"" if result.block.by_undo else next(hits) for result in batch.results]
 
     def _late_hits_of(self, result: _Result, late: WatchTable) -> bytes:
-        """Return the spends, in one block, of outpoints that were learned since its scan began.
-
-        It is used for a batch in which a block is unreadable.
+        """Return the spends in one block of outpoints that were learned after its scan began. This is used for a batch
+        in which a block is unreadable.
         """
         try:
             return (
@@ -392,13 +391,13 @@ class Scan(Generic[T]):
             return b""
 
     def _late_table(self, after: Taught) -> WatchTable:
-        """Return a table with only the outpoints that were learned after these."""
+        """Return a table of only the outpoints that were learned after these hits."""
         own, late = self._watch.table, WatchTable()
         if self._has_outpoints is None:
             self._has_outpoints = own.count_of(EntryKind.OUTPOINT) > 0
             self._patterns = patterns_of(own)
         for packed in after.later():
-            if self._has_outpoints or self._patterns:  # an outpoint that is an entry itself belongs to that entry
+            if self._has_outpoints or self._patterns:  # an outpoint that is itself an entry belongs to that entry
                 late.learn([hit._replace(entry=entry_of(own, hit)) for hit in learnable(packed, self._patterns)])
             else:
                 late.learn_packed(packed)
@@ -419,14 +418,14 @@ class Scan(Generic[T]):
         return learned
 
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
-        """The blocks to search again, and all outpoints that they may have missed.
+        """Return the blocks to search again, and all outpoints that they may have missed.
 
         A block is searched again if it was scanned before outpoints were learned from a block that may precede it, as
         far as headers tell. Stale blocks are not searched again. Their outputs may be spent anywhere, because the best
-        branch may contain the same transactions, and nothing was learned from these a second time.
+        branch may contain the same transactions, from which nothing was learned a second time.
         """
         again: list[PendingBlock] = []
-        # by segment: the least depth of the blocks, scanned later, from which outpoints were learned
+        # for each segment, the least depth of the blocks, scanned later, from which outpoints were learned
         lowest: dict[int, int] = {}
         for block in reversed(self._scanned):
             elsewhere = len(lowest) > (block.segment in lowest)
@@ -490,13 +489,13 @@ def _scanned(table: WatchTable, raw: bytes, found: WatchTable | None = None, und
 
 
 def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
-    """Return the hits that a block did not have before, packed."""
+    """Return the packed hits that a block did not have before."""
     had = {(hit.spend, hit.position, hit.n) for hit in unpack_hits(block.found)}
     return pack_hits(hit for hit in hits if (hit.spend, hit.position, hit.n) not in had)
 
 
 def _united(packed: bytes, more: bytes) -> bytes:
-    """The hits of both, each input and output once, in the order of a scan.
+    """Return the hits from both, with each input and output once, in the order of a scan.
 
     A spend in `more` replaces a matched data push.
     """

@@ -1,4 +1,6 @@
-"""The search of parts for silent payments: it precedes the passes that match scripts, and finds their scripts."""
+"""The search of parts for silent payments, which comes before the passes that match scripts, and finds their
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ from spvfilter.watch.silentkeychain import Found, SilentKeychain
 from spvfilter.watch.silentsearch import Payment, scripts_of_record
 
 SUFFIX = ".silent"
-"""End of the name of a part's file of silent payments."""
-_NOTHING = b""  # the file of a part has no tweaks: the directory of a scan may be shared
+"""Suffix of the name of a part's file of silent payments."""
+_NOTHING = b""  # a part's file contains no tweaks, because the directory of a scan may be shared
 
 
 class ScanKey(NamedTuple):
-    """The keys of an sp() descriptor, as a worker needs them."""
+    """The keys of an sp() descriptor, in the form that a worker needs."""
 
     private: bytes
     """Private scan key, 32 bytes."""
@@ -60,7 +62,7 @@ class SilentTask(PartTask):
     ) -> Iterator[BlockHits]:
         """Yield the blocks that contain silent payments, and fill in `summary`.
 
-        Raises the errors of `PartTask.scan`.
+        Raises the same errors as `PartTask.scan`.
         """
         scanner = _Scanner(self, table, summary)
         yield from scanner.run(is_stopped)
@@ -68,7 +70,7 @@ class SilentTask(PartTask):
 
 
 class _Scanner(PartScanner):
-    """The search of a part. It reads each block alone, with its undo record."""
+    """The search of a part. It reads each block separately, with its undo record."""
 
     def __init__(self, task: SilentTask, table: WatchTable, summary: PartSummary) -> None:
         super().__init__(task, table, summary)
@@ -103,7 +105,7 @@ def _hits(judged: Judged) -> Iterator[Hit]:
 
 @lru_cache(maxsize=2)
 def _scanners(keys: tuple[ScanKey, ...]) -> tuple[SilentScanner, ...]:
-    """Return the scanners of keys. A process makes them once, since each label takes 25 µs."""
+    """Return the scanners for these keys. A process makes them only once, since each label takes 25 µs."""
     return tuple(
         SilentScanner(
             each.private,
@@ -125,7 +127,7 @@ def scan_keys(keychains: Iterable[SilentKeychain]) -> tuple[ScanKey, ...]:
 
 
 def keys_digest(keychains: Iterable[SilentKeychain]) -> bytes:
-    """Return the SHA-256 of the hashes of descriptors and of their labels. It reveals neither a key nor an address."""
+    """Return the SHA-256 of the descriptors' hashes and their labels. It reveals neither a key nor an address."""
     digest = sha256(b"spvfilter silent 1\0")
     for each in keychains:
         digest.update(sha256(each.silent.secret.encode()).digest())
@@ -139,7 +141,7 @@ def silent_key(part: Part, keys: bytes, undo: str, check: bool) -> bytes:
 
 
 def payments_in(file: PartFile, names: Sequence[str]) -> Iterator[Payment]:
-    """Yield the payments in the file of a part, whose tweaks are not known. `names` are those of the keychains.
+    """Yield the payments in a part's file. Their tweaks are not known. `names` are the names of the keychains.
 
     Raises SourceError if the file is damaged, and OSError.
     """

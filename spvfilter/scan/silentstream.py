@@ -1,4 +1,4 @@
-"""Silent payments in a stream of unconfirmed transactions, with the outputs that they spend from a node."""
+"""Silent payments in a stream of unconfirmed transactions. A node supplies the outputs that they spend."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class SilentStream:
     """The search of one stream for silent payments.
 
     Args:
-        watch: The watch list, which gets the scripts of payments.
-        spent: Function that returns the outputs that a transaction spends; None if there is no such function.
+        watch: The watch list, to which the scripts of payments are added.
+        spent: Function that returns the outputs that a transaction spends, or None if there is no such function.
         report: The report in which candidates are counted.
     """
 

@@ -1,4 +1,4 @@
-"""Sorted runs on disk: files in Arrow's IPC format whose rows are sorted by a key that occurs once. Runs are merged.
+"""Sorted runs on disk: files in Arrow's IPC format whose rows are sorted by a unique key. Runs are merged.
 
 A form describes the rows, and how rows with the same key become one row. The memory of a merge depends neither on
 the sizes of the runs nor on their number.
@@ -16,26 +16,26 @@ from typing import Any  # pyarrow has no types
 from spvfilter.files import SHARED, replacing
 from spvfilter.scan.exporttables import pyarrow
 
-WAITING_BYTES = 1 << 25  # Bytes of rows that are sorted together (our choice).
-_FAN = 32  # Runs that are merged together (our choice).
+WAITING_BYTES = 1 << 25  # Bytes of rows that are sorted in memory at a time (our choice).
+_FAN = 32  # Number of runs that are merged at a time (our choice).
 _BATCH_ROWS, _BATCH_BYTES = 16_384, 1 << 21  # Largest batch in a run, except for one long row (our choice).
 _MAGIC = b"ARROW1"  # The first and the last bytes of a run.
 
 
 @dataclass(frozen=True, slots=True)
 class RunForm:
-    """The form of a run."""
+    """The form of a run: its columns, its key, and how rows with the same key are combined."""
 
     schema: Any
     """The columns. The key comes first."""
     keys: int
-    """Number of columns of the key."""
+    """Number of columns in the key."""
     reduced: Callable[[Any], Any]
-    """Returns a table sorted by key, with one row for each key."""
+    """Function that returns a table sorted by key, with one row for each key."""
 
 
 class RunWriter:
-    """Writes a run: sorts rows as they come, and merges the sorted pieces at the end.
+    """Writes a run: sorts rows as they arrive, and merges the sorted pieces at the end.
 
     Args:
         path: Path of the run.
@@ -67,7 +67,7 @@ class RunWriter:
             self._spill()
 
     def _spill(self) -> None:
-        """Sort the waiting rows and write them into a run of their own."""
+        """Sort the waiting rows and write them to a separate run."""
         path = self._path.with_name(f"{self._path.stem}-{len(self._spilled)}{self._path.suffix}")
         self._spilled.append(path)
         with _written(path, self._form) as write:
@@ -90,7 +90,7 @@ def _written(path: Path, form: RunForm) -> Iterator[Callable[[Any], None]]:
 
 
 def _cut(batch: Any) -> Iterator[Any]:
-    """Yield a batch in pieces of at most _BATCH_BYTES, or of one row."""
+    """Yield a batch in pieces of at most _BATCH_BYTES or one row."""
     pieces = [batch]
     while pieces:
         piece = pieces.pop()
@@ -146,7 +146,7 @@ class _Cursor:
         return tuple(self._batch[column][row].as_py() for column in range(self._keys))
 
     def take(self, bound: tuple[Any, ...] | None) -> Any:
-        """Return the rows up to a key, or all rows for None, and move past them."""
+        """Return the rows up to the key `bound`, or all rows if it is None, and move past them."""
         batch, rows = self._batch, self._batch.num_rows
         count = rows if bound is None else bisect_right(range(rows), bound, key=self._key)
         self._batch = batch.slice(count)
@@ -154,12 +154,12 @@ class _Cursor:
 
 
 def _merged(paths: Sequence[Path], form: RunForm) -> Iterator[Any]:
-    """Yield the rows of some runs as tables, in order. Raises OSError."""
+    """Yield the rows of several runs as tables, in order. Raises OSError."""
     pa = pyarrow()
     with ExitStack() as stack:
         cursors = [_Cursor(stack.enter_context(pa.OSFile(str(path))), form.keys) for path in paths]
         while cursors := [cursor for cursor in cursors if cursor.refill()]:
-            # Later batches of a run have higher keys: up to the lowest last key, no row is missing here.
+            # Later batches of a run have higher keys, so no row up to the lowest last key is missing here.
             bound = min((cursor.last_key() for cursor in cursors if cursor.has_more), default=None)
             pieces = [cursor.take(bound) for cursor in cursors]
             yield form.reduced(pa.Table.from_batches(pieces))
@@ -175,11 +175,11 @@ def merge_runs(paths: Sequence[Path], into: Path, form: RunForm) -> None:
 def merged(paths: Sequence[Path], temporary: Callable[[], Path], form: RunForm) -> Iterator[Any]:
     """Yield the rows of any number of runs as Arrow tables, in order.
 
-    At most 32 runs are read at a time, so that the memory does not depend on their number.
+    At most 32 runs are read at a time, so that memory use does not depend on their number.
 
     Args:
         paths: The runs.
-        temporary: Returns the path of a new file for a merged run. These files are deleted.
+        temporary: Function that returns the path of a new file for a merged run. These files are deleted.
         form: The form of the runs.
 
     Raises:
@@ -202,6 +202,6 @@ def merged(paths: Sequence[Path], temporary: Callable[[], Path], form: RunForm) 
 
 
 def delete(paths: Iterable[Path]) -> None:
-    """Delete files, if they exist. Raises OSError."""
+    """Delete the files that exist. Raises OSError."""
     for path in paths:
         path.unlink(missing_ok=True)

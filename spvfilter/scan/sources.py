@@ -29,7 +29,7 @@ from spvfilter.scan.remote import FilePath, RemoteFile, fetched, located
 from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoPlace
 from spvfilter.scan.undomode import UndoMode
 
-PREFIX_SIZE = 256  # Bytes of a block that contain its header and the height in its coinbase.
+PREFIX_SIZE = 256  # Number of bytes at the start of a block that contain its header and the height in its coinbase.
 _LINKAGE = struct.Struct("<4x32s32xII")  # Fields of a header: previous hash, time, bits.
 _SPOOL_IN_MEMORY = 4 << 20  # Bytes that a spool keeps in memory before it uses a file (our choice).
 
@@ -42,7 +42,7 @@ class RawBlock:
     raw: bytes = field(repr=False)
     """Bytes of the serialized block."""
     height: int | None = None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
 
     @classmethod
     def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
@@ -58,10 +58,10 @@ class RawBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a block source that could not be read, and the reason. Payments in this part are missed."""
+    """A part of a block source that could not be read, and why. Payments in this part are missed."""
 
     where: str
-    """The place of the unreadable part, such as the path of a file and an offset."""
+    """The place of the unreadable part, such as a file's path and an offset."""
     message: str
     """A sentence that says why the part could not be read."""
 
@@ -94,9 +94,9 @@ class BlockRef:
     time: int
     """Time of the block's header (Unix time)."""
     height: int | None
-    """Height of the block, given or read from the block itself (BIP-34); None if it is unknown."""
+    """Height of the block, either given or read from the block itself (BIP-34). None if it is unknown."""
     transactions: int | None = None
-    """Number of transactions in the block, as the block gives it; None if the number is malformed."""
+    """Number of transactions in the block, as stated in the block. None if the number is malformed."""
 
     @property
     def hash_hex(self) -> str:
@@ -134,19 +134,19 @@ class BlockSpan:
 
     The range begins at the first block that has a height of at least `from_height` and a time of at least `from_time`.
 
-    It ends before the first block, from `from_height` on, that has a time above `to_time`, so that the range from
-    `to_time` + 1 on begins with the next block. Raises ParameterError if a height or time is negative, or if the range
-    ends before it begins.
+    It ends before the first block at or above `from_height` whose time is later than `to_time`, so a range that starts
+    at `to_time` + 1 begins with exactly that block. Raises ParameterError if a height or time is negative, or if the
+    range ends before it begins.
     """
 
     from_height: int | None = None
-    """Lowest height in the range, inclusive; None for no limit."""
+    """Lowest height in the range, inclusive. None for no limit."""
     to_height: int | None = None
-    """Highest height in the range, inclusive; None for no limit."""
+    """Highest height in the range, inclusive. None for no limit."""
     from_time: int | None = None
-    """Earliest time of the range's first block (Unix time); None for no limit."""
+    """Earliest time of the range's first block (Unix time). None for no limit."""
     to_time: int | None = None
-    """Latest time of a block before the end of the range (Unix time); None for no limit."""
+    """The range ends before the first block that is later than this Unix time. None for no limit."""
 
     def __post_init__(self) -> None:
         for name, number in (
@@ -164,7 +164,7 @@ class BlockSpan:
 
     @property
     def is_limited(self) -> bool:
-        """True if the range has a limit, so it may leave out blocks."""
+        """True if the range has a limit, so that it may exclude blocks."""
         return self != BlockSpan()
 
     def has_height(self, height: int | None) -> bool:
@@ -177,25 +177,25 @@ class BlockSpan:
         )
 
     def has_time(self, time: int) -> bool:
-        """Return True if the range may begin with a block of this time (Unix time)."""
+        """Return True if the range may begin with a block that has this Unix time."""
         return self.from_time is None or time >= self.from_time
 
     def has_begun(self, time: int) -> bool:
-        """Return True if the range begins at a time, and a block of this time (Unix time) is in it."""
+        """Return True if the range begins at a time, and a block with this Unix time is not before it."""
         return self.from_time is not None and time >= self.from_time
 
     def is_past(self, time: int) -> bool:
-        """Return True if the range ends before a block of this time (Unix time)."""
+        """Return True if the range ends before a block that has this Unix time."""
         return self.to_time is not None and time > self.to_time
 
     @property
     def first_height(self) -> int | None:
-        """The height at which the range starts; None if it starts at a time, or at the start of the chain."""
+        """The height at which the range starts. None if it starts at a time, or at the start of the chain."""
         return self.from_height if self.from_time is None else None
 
     @property
     def last_height(self) -> int | None:
-        """The height at which the range ends; None if it ends at a time, or at the end of the chain."""
+        """The height at which the range ends. None if it ends at a time, or at the end of the chain."""
         return self.to_height if self.to_time is None else None
 
     def __str__(self) -> str:
@@ -221,10 +221,11 @@ class Readable(ABC):
 
     @abstractmethod
     def name(self, ref: BlockRef) -> str:
-        """Return the place of a block, in words for the user."""
+        """Describe the place of a block to the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """Return a context manager that opens the block files, and whose value is the places of the blocks in them.
+        """Return a context manager that opens the block files, and whose value is the list of the blocks' places in
+        them.
 
         The value is None if the blocks must be read with `read`. If a block cannot be read at its place, call `read`,
         which raises the error.
@@ -232,7 +233,8 @@ class Readable(ABC):
         return nullcontext()
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """Return a context manager that opens undo files, and whose value is the places of the blocks' records.
+        """Return a context manager that opens undo files, and whose value is the list of the places of the blocks'
+        records.
 
         The value is None if no block has an undo record.
         """
@@ -251,10 +253,11 @@ class Readable(ABC):
         return 0 if place is None else place.size
 
     def pair_again(self, ref: BlockRef, tried: UndoPlace) -> list[Problem] | None:
-        """Search harder for the block's undo record, after the record `tried` turned out not to be its own.
+        """Search harder for the block's undo record, after the record `tried` turned out to belong to another block.
 
         Returns:
-            None if another record was found. Otherwise the block has no record from now on, and the problems say why.
+            None if another record was found. Otherwise, the block counts as having no record from now on, and the
+            problems say why.
         """
         return []
 
@@ -267,7 +270,7 @@ class BlockSource(Readable):
     """The range of blocks to scan on the best branches."""
 
     def undo_problems(self) -> list[Problem]:
-        """Return the problems of undo files and records that cannot be used, as far as they are known."""
+        """Return the problems found so far with undo files and records that cannot be used."""
         return []
 
     @abstractmethod
@@ -279,7 +282,7 @@ class BlockSource(Readable):
 
 
 def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
-    """Return the bytes of a block, and its height, which is None if it is not given."""
+    """Return the bytes of a block, and its height, or None if the height is not given."""
     block = RawBlock.of(item)
     return block.raw, block.height
 
@@ -309,18 +312,18 @@ class BlockList(BlockSource):
 
 
 def _data_folder(path: FilePath) -> str | None:
-    """Return the name of the folder of blocks in a data folder of Bitcoin Core, or None if there is none."""
+    """Return the name of the blocks folder in a Bitcoin Core data folder, or None if there is none."""
     names = ("blocks", *(f"{name}/blocks" for name in ("regtest", "signet", "testnet4", "testnet3")))
     return None if isinstance(path, RemoteFile) else next((name for name in names if (path / name).is_dir()), None)
 
 
 class Spool(Readable):
-    """A source with the blocks of a stream. It keeps them in a temporary file in case they must be read again."""
+    """A source of a stream's blocks. It keeps them in a temporary file in case they must be read again."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_SPOOL_IN_MEMORY)  # noqa: SIM115  `close` closes it
         self._lock = threading.Lock()
-        self.size: int = 0  # bytes: the offset of the next block
+        self.size: int = 0  # offset of the next block, in bytes
 
     def put(self, raw: bytes) -> None:
         with self._lock:
@@ -342,7 +345,7 @@ class Spool(Readable):
 
 
 class FileBlocks(Readable):
-    """A source with the blocks of files that are known by number."""
+    """A source of blocks in files that are known by number."""
 
     _files: Sequence[BlockFile]
 
@@ -387,22 +390,22 @@ class FileBlocks(Readable):
 
 @public
 class BlockFiles(FileBlocks, BlockSource):
-    """A source with blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of such files.
+    """A source of blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of such files.
 
     - A path may be a URL that fsspec knows, such as s3://bucket/blocks (extra `remote`).
-    - A directory stands for its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
-    - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat next to them. Reading reverses the XOR.
+    - A directory stands for its blk*.dat files or, if it contains none, for its *.raw, *.blk and *.hex files.
+    - Bitcoin Core 28 and later XORs its files with the key in the xor.dat next to them. Reading reverses the XOR.
     - A file that is named twice is read once.
 
     The scan continues without parts that cannot be read, and reports them as problems. If a store of remote files
-    fails, the scan ends with RemoteFileError. Problems of undo records are reported separately: the scan matches these
-    blocks without undo records.
+    fails, the scan ends with RemoteFileError. Problems with undo records are reported separately, and the scan matches
+    those blocks without undo records.
 
     Args:
         paths: One path or several paths of files and directories.
         undo: "auto" to use the rev*.dat of each blk*.dat, which contains the coins that blocks spend; "require" to fail
             if a needed undo record is missing; "off" to ignore these files.
-        span: The range of blocks to scan; by default all.
+        span: The range of blocks to scan; by default, all of them.
 
     Raises:
         ParameterError: No path is given, or the mode of `undo` is unknown.
@@ -441,7 +444,7 @@ class BlockFiles(FileBlocks, BlockSource):
             return []
         if not files:
             inner = _data_folder(path)
-            advice = f": it looks like Bitcoin Core's data folder, so name its folder {inner}" if inner else ""
+            advice = f": it looks like Bitcoin Core's data folder, so give its folder {inner} instead" if inner else ""
             self._missing.append(
                 Problem(str(path), f"no blk*.dat, *.raw, *.blk or *.hex file in this directory{advice}")
             )
@@ -466,7 +469,9 @@ class BlockFiles(FileBlocks, BlockSource):
 
     @property
     def assumed(self) -> int:
-        """Number of files with a single block that does not reveal its network; known once the blocks are listed."""
+        """Number of files with a single block that does not reveal its network. Known once the blocks have been
+        listed.
+        """
         return sum(file.is_assumed for file in self._files)
 
     @property
@@ -512,16 +517,16 @@ class BlockFiles(FileBlocks, BlockSource):
 
 
 def _identity(file: FilePath) -> str:
-    """Return a text that is equal for two names of the same file."""
+    """Return a string that is the same for two names of the same file."""
     return str(file) if isinstance(file, RemoteFile) else os.path.realpath(file)
 
 
 @contextmanager
 def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[dict[int, int] | None]:
-    """Context manager: open the files of the wanted ranges, and close them at the end.
+    """Context manager: opens the files of the wanted ranges, and closes them at the end.
 
-    Each range is (file number, file, offset, size). A remote file is fetched, at least in its ranges. The value is a
-    file descriptor for each file number, or None if a file cannot be opened.
+    Each range is (file number, file, offset, size). At least the wanted ranges of a remote file are fetched. The value
+    is a file descriptor for each file number, or None if a file cannot be opened.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for number, _, offset, size in wanted:

@@ -1,9 +1,9 @@
-"""Blocks of a node in files, as Bitcoin Core writes them, for as long as an export needs them.
+"""A node's blocks in files of the kind that Bitcoin Core writes, kept for as long as an export needs them.
 
 A pair of files contains the blocks of successive heights, and is never changed:
 
-- `blkHEIGHT.dat` contains the blocks. HEIGHT is that of the first one, in nine digits.
-- `revHEIGHT.dat` contains the undo records of the blocks that have one. It is written first, so that it is complete.
+- `blkHEIGHT.dat` contains the blocks. HEIGHT is the height of the first block, in nine digits.
+- `revHEIGHT.dat` contains the undo records of the blocks that have one. It is written first, so it is always complete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SpooledFile(NamedTuple):
     hashes: bytes
     """Hashes of the blocks, 32 bytes each in wire order."""
     previous: bytes
-    """Hash of the parent of the first block, 32 bytes in wire order."""
+    """Hash of the first block's parent, 32 bytes in wire order."""
 
     @property
     def last(self) -> int:
@@ -43,9 +43,9 @@ class SpooledFile(NamedTuple):
 
 
 class BlockSpool:
-    """A folder with block files, which lead from one height to another without a gap.
+    """A folder of block files, which cover a range of heights without a gap.
 
-    Files that a killed process left, and files that are damaged, are removed: their blocks are fetched again.
+    Files that a killed process left behind, and damaged files, are removed, and their blocks are fetched again.
 
     Raises OSError if the folder cannot be read or written.
     """
@@ -71,17 +71,17 @@ class BlockSpool:
 
     @property
     def first(self) -> int:
-        """Height of the first block. There must be one."""
+        """Height of the first block. The spool must not be empty."""
         return self.files[0].first
 
     @property
     def last(self) -> int:
-        """Height of the last block. There must be one."""
+        """Height of the last block. The spool must not be empty."""
         return self.files[-1].last
 
     @property
     def tip(self) -> bytes:
-        """Hash of the last block, 32 bytes in wire order. There must be one."""
+        """Hash of the last block, 32 bytes in wire order. The spool must not be empty."""
         return self.files[-1].hashes[-HASH_SIZE:]
 
     def hash_at(self, height: int) -> bytes:
@@ -90,7 +90,7 @@ class BlockSpool:
         return file.hashes[(height - file.first) * HASH_SIZE :][:HASH_SIZE]
 
     def add(self, first: int, blocks: Sequence[FetchedBlock]) -> None:
-        """Write a block file whose blocks begin at a height above the last one. Raises OSError."""
+        """Write a file of successive blocks that begin at height `first`, above the last block. Raises OSError."""
         magic, (blocks_path, undo_path) = self._network.magic, self._paths(first)
         records = [block.record for block in blocks if block.record is not None]
         if records:
@@ -122,11 +122,11 @@ class BlockSpool:
             path.unlink(missing_ok=True)
 
     def _paths(self, first: int) -> tuple[Path, Path]:
-        """Return the paths of a block file, and of its undo file. The first one is removed first."""
+        """Return the paths of a block file and of its undo file. The block file is removed first."""
         return self.folder / f"blk{first:09}.dat", self.folder / f"rev{first:09}.dat"
 
     def _read(self, path: Path) -> SpooledFile | None:
-        """Return what a file contains, or None if it is damaged."""
+        """Read a file's block hashes. Return None if the file is damaged."""
         hashes, previous = bytearray(), b""
         for found in BlockFiles(path, undo=UndoMode.OFF).index_file(0, self._network):
             if not isinstance(found, BlockRef) or (hashes and found.previous != hashes[-HASH_SIZE:]):
@@ -137,12 +137,12 @@ class BlockSpool:
 
 
 def height_of(path: Path) -> int:
-    """Return the height of the first block in a file of a spool."""
+    """Return the height of the first block in a spool's file."""
     return int(path.name[len("blk") : -len(".dat")])
 
 
 class SpooledFiles(LocalFiles):
-    """The files of a spool for a plan. The names of the files give all heights, even if the blocks do not.
+    """The files of a spool for a plan. All heights follow from the file names, even if the blocks do not contain them.
 
     Args:
         files: The files.

@@ -13,40 +13,41 @@ from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.wrongnetwork import A_TRANSACTION, contradiction, is_mined, is_tx
 
-TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.
+TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line endings.
 _HEX = frozenset(b"0123456789abcdefABCDEF \t")
 
 
 @public
 def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
-    """Yield the raw blocks on a stream of hex lines or of a blk*.dat, which may be compressed by gzip or zstd.
+    """Yield the raw blocks in a stream of hex lines or a blk*.dat, which may be compressed with gzip or zstd.
 
     Before Python 3.14, a zstd stream needs the zstandard package (`zstd` extra).
 
     Args:
         stream: The stream, open for reading bytes.
         network: The network of the blocks.
-        bad: Called with a message for each line that is not hex and for each record that is cut off. The next line or
-            record is then read. If it is None, such a line or record is an error.
+        bad: Called with a message for each line that is not hex and each record that is cut off. Reading then continues
+            with the next one. If this is None, such a line or record is an error.
 
     Raises:
-        FormatError: A line is not hex. The field is "hex line", the offset is the number of the line.
+        FormatError: A line is not hex. The field is "hex line", and the offset is the line number.
         SourceError: The blocks are from a different network, the stream is neither hex nor a blk*.dat, or its
-            compression is damaged.
+            compressed data is damaged.
     """
     plain, head = begun(unpacked(stream))
     owner = Network.of_magic(head, network)
     if owner is network:
         yield from _records(plain, network, bad)
     elif owner is not None:
-        raise SourceError(f"these are blocks of {owner}, not of {network}: choose that network")
+        raise SourceError(f"these are {owner} blocks, but the network is {network}: choose {owner} instead")
     elif TEXT.issuperset(head):
         yield from hex_blocks(plain, bad, network)
     elif is_tx(plain.read(MAX_BLOCK_SIZE)):
         raise SourceError(A_TRANSACTION)
     else:
         raise SourceError(
-            "neither lines of hex nor a blk*.dat (Bitcoin Core XORs these since version 28: name the file instead)"
+            "neither lines of hex nor a blk*.dat (since version 28, Bitcoin Core obfuscates these files with XOR: pass"
+            " the file's name instead)"
         )
 
 
@@ -58,13 +59,13 @@ def hex_blocks(
 
     Args:
         stream: The stream, open for reading bytes.
-        bad: Called with a message for each line that is not hex, or that is certainly not a block of `network`. The
-            next line is then read. If it is None, such a line is an error.
-        network: The network of the blocks; by default blocks of any network are accepted.
+        bad: Called with a message for each line that is not hex, or that is certainly not a block of `network`. Reading
+            then continues with the next line. If this is None, such a line is an error.
+        network: The network of the blocks. By default, blocks of any network are accepted.
 
     Raises:
-        FormatError: A line is not hex, too long, or of another network. The field is "hex line", the offset is the
-            number of the line.
+        FormatError: A line is not hex, is too long, or contains a block of another network. The field is "hex line",
+            and the offset is the line number.
     """
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
@@ -83,14 +84,14 @@ def hex_blocks(
 
 
 def hex_fault(text: bytes) -> str:
-    """Return what is wrong with a text that is not hex. The text may be a secret, so the message omits it."""
+    """Say what is wrong with text that is not hex. The text may be a secret, so the message does not repeat it."""
     wrong = next((at for at, char in enumerate(text, 1) if char not in _HEX), None)
     digits = sum(char not in b" \t" for char in text)
     return f"an odd number of hex digits: {digits:,}" if wrong is None else f"character {wrong:,} is not a hex digit"
 
 
 def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
-    """Return the block in a line, and a sentence that says what is wrong with the line, if anything is."""
+    """Return the block in a line, and a sentence that says what is wrong with the line, if anything."""
     try:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:

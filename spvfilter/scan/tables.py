@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_PIECE = 1 << 23  # Bytes of CSV that are parsed together, plus one line (our choice).
-_MOST = 1 << 26  # Bytes of packed hits of a row group, unless it has only one block (our choice).
-_LONGEST = 1 << 25  # Bytes of a line: no line is longer, even with a script of 4 MB in hex.
-OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")  # Names of files of matches, best format first.
+_PIECE = 1 << 23  # Bytes of CSV to parse at a time (our choice). The last line may exceed it.
+_MOST = 1 << 26  # Most bytes of packed hits in a row group, unless it has only one block (our choice).
+_LONGEST = 1 << 25  # Longest line in bytes: no line is longer, even with a script of 4 MB in hex.
+OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")  # Names of a file of matches, best format first.
 
 
 def _types(pa: Any) -> dict[str, Any]:  # Any: pyarrow has no types
-    """The type of each column."""
+    """Return the type of each column."""
     text = pa.string()
     return {
         "kind": text,
@@ -53,7 +53,7 @@ def _types(pa: Any) -> dict[str, Any]:  # Any: pyarrow has no types
 
 
 def _pyarrow() -> Any:
-    """The module pyarrow. Raises ParameterError if it is not installed."""
+    """Return the pyarrow module. Raises ParameterError if it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.csv
@@ -69,7 +69,7 @@ def check_parquet() -> None:
 
 
 def missing_bloom_filters() -> str:
-    """Return why Parquet files get no Bloom filters, in words, or an empty text if they do.
+    """Say why the Parquet files get no Bloom filters. Return an empty string if they do get them.
 
     Raises ParameterError if pyarrow is not installed.
     """
@@ -83,7 +83,7 @@ def missing_bloom_filters() -> str:
 
 
 def _parsed(pa: Any, csv: bytes, columns: tuple[str, ...]) -> Any:
-    """These columns of CSV with a header as a table."""
+    """Parse CSV with a header, and return these columns as a table."""
     options = pa.csv.ConvertOptions(
         column_types=_types(pa) | {ACCOUNT: pa.string()},
         include_columns=columns,
@@ -95,36 +95,36 @@ def _parsed(pa: Any, csv: bytes, columns: tuple[str, ...]) -> Any:
 
 
 def _schema(pa: Any, *, has_accounts: bool = False) -> Any:
-    """Columns and types of Parquet: times in milliseconds, as Parquet has no seconds."""
+    """Return the Parquet columns and their types. Times are in milliseconds, since Parquet has no seconds."""
     return _typed(pa, has_accounts, pa.timestamp("ms", tz="UTC"))
 
 
 def _typed(pa: Any, has_accounts: bool, time: Any = None) -> Any:
-    """Columns and types, with this type of times; None for a number."""
+    """Return the columns and their types. Times have the type `time`, or are numbers if it is None."""
     types = _types(pa) | {ACCOUNT: pa.string()} | ({} if time is None else {"time": time})
     return pa.schema([(name, types[name]) for name in columns_of(has_accounts=has_accounts)])
 
 
 def _timed(pa: Any, table: Any) -> Any:
-    """The table with its times as timestamps instead of numbers of seconds."""
+    """Return the table with timestamps instead of times in seconds."""
     has_accounts = ACCOUNT in table.column_names
     seconds = _typed(pa, has_accounts, pa.timestamp("s", tz="UTC"))
     return table.cast(seconds).cast(_schema(pa, has_accounts=has_accounts))
 
 
 class RowGroup(NamedTuple):
-    """The hits whose rows make one row group."""
+    """The hits whose rows make up one row group."""
 
     blocks: list[BlockHits]
-    """The blocks of the hits."""
+    """The blocks that contain the hits."""
     start: int
-    """Number of hits of the first block that belong to earlier row groups."""
+    """Number of hits in the first block that belong to earlier row groups."""
     rows: int
-    """Number of rows. Other hits of the last block belong to later row groups."""
+    """Number of rows. Any other hits in the last block belong to later row groups."""
 
 
 def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
-    """Yield the hits of blocks in row groups. The groups depend only on the blocks.
+    """Divide the hits of blocks into row groups, which depend only on the blocks.
 
     A row group has `ROWS` rows. It ends earlier if the next block would make it too large for memory.
     """
@@ -151,10 +151,9 @@ def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
 def write_parquet(
     path: Path, parts: Iterable[PartFile], watch: WatchList, form: ParquetForm, rows: int, jobs: int = 1
 ) -> EntryTotals:
-    """Write matches as Parquet, and return the totals by entry. The number of rows sets the size of Bloom filters.
-
-    Some threads make the columns, and one thread writes them. Raises ParameterError if pyarrow is missing, OSError if a
-    file cannot be read or written, and SourceError if a part is damaged.
+    """Write matches as Parquet, and return the totals for each entry. `rows` determines the size of the Bloom filters.
+    Several threads make the columns, and one thread writes them. Raises ParameterError if pyarrow is missing, OSError
+    if a file cannot be read or written, and SourceError if a part is damaged.
     """
     pa = _pyarrow()
     owners = Owners(watch)
@@ -173,7 +172,7 @@ def write_parquet(
 
 
 class Owners:
-    """The labels of a watch list for columns, and its accounts; None for a list without accounts."""
+    """The labels of a watch list for columns, and its accounts, or None if it has no accounts."""
 
     def __init__(self, watch: WatchList) -> None:
         self.labels: LineLabels = LineLabels(watch, str.encode)
@@ -181,7 +180,7 @@ class Owners:
 
 
 def _table(pa: Any, group: RowGroup, network: Network, owners: Owners, schema: Any, *, is_binary: bool) -> Any:
-    """Return the table of a row group. The table uses the memory of the kernel's columns."""
+    """Return the table of a row group. The table shares the memory of the kernel's columns."""
     of_network = network.p2pkh_version, network.p2sh_version, network.hrp
 
     def columns_with(owners_of: LineLabels) -> list[Any]:
@@ -198,7 +197,7 @@ def _table(pa: Any, group: RowGroup, network: Network, owners: Owners, schema: A
 
 
 def _array(pa: Any, kind: Any, rows: int, validity: bytes | None, offsets: bytes | None, data: bytes) -> Any:
-    """Return a column of the kernel as an Arrow array."""
+    """Return a kernel column as an Arrow array."""
     buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(data)]
     if offsets is not None:
         buffers.insert(1, pa.py_buffer(offsets))
@@ -206,10 +205,10 @@ def _array(pa: Any, kind: Any, rows: int, validity: bytes | None, offsets: bytes
 
 
 def _output(directory: str | os.PathLike[str]) -> Path:
-    """The file of matches in a directory. Raises SourceError if there is none."""
+    """Return the path of the file of matches in a directory. Raises SourceError if there is none."""
     found = next((path for name in OUTPUTS if (path := Path(directory) / name).exists()), None)
     if found is None:
-        raise SourceError(f"{directory}: contains no matches.parquet, matches.csv or matches.jsonl of a finished scan")
+        raise SourceError(f"{directory} contains no matches.parquet, matches.csv or matches.jsonl of a finished scan")
     return found
 
 
@@ -242,7 +241,7 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
 
 
 def _read_csv(path: Path) -> Any:
-    """The table of a file of CSV. Raises SourceError."""
+    """Read a CSV file as a table. Raises SourceError."""
     pa = _pyarrow()
     with path.open("rb") as file:
         header = file.readline()
@@ -263,7 +262,7 @@ def table_of(blocks: list[BlockHits], watch: WatchList) -> Any:
 
 
 def _read_lines(path: Path) -> Any:
-    """The table of a file of JSON lines."""
+    """Read a file of JSON lines as a table."""
     pa = _pyarrow()
     import pyarrow.json
 

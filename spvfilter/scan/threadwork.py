@@ -1,4 +1,4 @@
-"""Work in a thread, which a task waits for even if it is cancelled."""
+"""Work in a thread, which a task awaits even if the task is cancelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class WorkStoppedError(Exception):
-    """An internal error: work in a thread was stopped, because the task that waits for the work was cancelled."""
+    """An internal error: work in a thread was stopped because the task that waits for it was cancelled."""
 
 
 def until(items: Iterable[_T], is_stopped: Callable[[], bool]) -> Iterator[_T]:
@@ -27,7 +27,7 @@ def until(items: Iterable[_T], is_stopped: Callable[[], bool]) -> Iterator[_T]:
 async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
     """Call a function in a thread and wait until it returns, even if this task is cancelled.
 
-    A directory or a watch list that the thread changes must not be released before that.
+    A directory or a watch list that the thread changes must not be released earlier.
     """
     return await _result(asyncio.ensure_future(asyncio.to_thread(call, *args, **options)), lambda: None)
 
@@ -45,7 +45,9 @@ async def stoppable(
 
 
 async def _result(working: asyncio.Future[_T], stop: Callable[[], None]) -> _T:
-    """Return the result of work in a thread. A task that is cancelled calls `stop`, and waits for the work's end."""
+    """Return the result of work in a thread. If the task is cancelled, it calls `stop` and waits until the work
+    ends.
+    """
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
@@ -54,5 +56,5 @@ async def _result(working: asyncio.Future[_T], stop: Callable[[], None]) -> _T:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([working])
         if not working.cancelled():
-            working.exception()  # else asyncio would warn about it; the cancellation is raised instead
+            working.exception()  # otherwise asyncio would warn about the error; the cancellation is raised instead
         raise

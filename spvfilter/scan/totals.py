@@ -1,4 +1,4 @@
-"""Sums of the matches of each entry, in 32 bytes an entry however many matches there are; and the file of totals."""
+"""Sums over each entry's matches, in 32 bytes per entry however many matches there are, and the file of totals."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from spvfilter.watch.watchlist import WatchList
 
 _NAMES, _SUMS = ("entry", "address", "label"), ("received", "spent", "unknown", "matches")  # columns
 _NUMBERS = 4  # Numbers kept for each entry.
-_ROWS = 1 << 12  # Entries that are rendered together (our choice).
+_ROWS = 1 << 12  # Number of entries that are rendered at a time (our choice).
 
 
 class EntryTotal(NamedTuple):
-    """The number and the values of the matches of one watched entry."""
+    """The number and the total values of one watched entry's matches."""
 
     matches: int
     """Number of the entry's matches."""
@@ -45,22 +45,22 @@ class EntryTotals:
         self._lock = threading.Lock()
         self._coins = RepeatedCoins()
         self._sums = array("Q", [0]) * (_NUMBERS * entries)
-        # by index in `_sums`: how often the sum exceeded 64 bits, which coins that are spent again and again can cause
+        # for each index in `_sums`, how often the sum exceeded 64 bits, which can happen if coins are spent repeatedly
         self._beyond: dict[int, int] = {}
 
     def widen(self, entries: int) -> None:
-        """Add entries up to this number: the window of a keychain may have moved."""
+        """Add entries up to this number, because the window of a keychain may have moved."""
         if (more := _NUMBERS * entries - len(self._sums)) > 0:
             self._sums.extend(array("Q", [0]) * more)
 
     def add_all(self, blocks: Iterable[BlockHits]) -> None:
-        """Add the hits of some blocks, in any order and from any thread. Raises the errors of `add`."""
+        """Add the hits of several blocks, in any order and from any thread. Raises the same errors as `add`."""
         with self._lock:
             for block in blocks:
                 self.add(block)
 
     def add(self, block: BlockHits) -> None:
-        """Add the hits of a block. Coins of earlier blocks are left out (BIP-30).
+        """Add the hits of a block, except coins that an earlier block already created (BIP-30).
 
         Raises FormatError if the hits are malformed, and IndexError if they belong to another list.
         """
@@ -77,7 +77,9 @@ class EntryTotals:
         return EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
 
     def lines(self, watch: WatchList) -> Iterator[bytes]:
-        """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders those of scripts."""
+        """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders the totals of
+        scripts.
+        """
         network = watch.network
         of_network = network.p2pkh_version, network.p2sh_version, network.hrp
         beyond = {at // _NUMBERS for at in self._beyond}

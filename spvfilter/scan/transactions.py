@@ -1,4 +1,6 @@
-"""Loose transactions matched in the order of arrival: a spend is found even if it arrives before its parent."""
+"""Loose transactions, matched in the order in which they arrive. A spend is found even if it arrives before its
+parent.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ RawTransactions = Iterable[bytes | Serializable] | AsyncIterable[bytes | Seriali
 """A source of transactions: bytes, or objects that serialize themselves."""
 
 REMEMBERED = 50_000_000
-"""Bytes of memory for transactions that may spend an output which has not arrived yet (our choice)."""
+"""Bytes of memory for transactions that may spend an output that has not arrived yet (our choice)."""
 AT_ONCE = 64_000
 """Bytes of transactions that the event loop's own thread scans at a time (our choice: well below 1 ms)."""
 EACH = 300
@@ -32,9 +34,9 @@ _EACH_MATCH = 100
 _OBJECTS = 150
 """Bytes of memory that a remembered transaction takes in addition to its own (measured with CPython 3.11)."""
 _PER_INPUT = 160
-"""Bytes of memory for each outpoint of a remembered transaction, with its entry in the index (measured)."""
+"""Bytes of memory for each outpoint of a remembered transaction, including its entry in the index (measured)."""
 _STEP = 1_000
-"""Outpoints that are indexed at a time (our choice: about 0.3 ms)."""
+"""Number of outpoints that are indexed at a time (our choice: about 0.3 ms)."""
 
 
 @public
@@ -42,13 +44,13 @@ class TxMatches(NamedTuple):
     """A transaction of a stream that has matches, or that is malformed."""
 
     number: int
-    """Position of the transaction in the source, from 0."""
+    """Position of the transaction in the source, starting at 0."""
     raw: bytes
     """The serialized transaction, as it arrived."""
     matches: list[Match]
-    """Matches of the transaction that were not yielded before; empty if the transaction is malformed."""
+    """Matches of the transaction that have not been yielded before. Empty if the transaction is malformed."""
     error: FormatError | None = None
-    """The error in the malformed transaction; None if the transaction is well-formed."""
+    """The error in the transaction if it is malformed, or None."""
 
     @property
     def txid(self) -> bytes:
@@ -73,7 +75,7 @@ def unseen(hits: Iterable[Hit], found: Found) -> list[Hit]:
 _Tx = tuple[int, bytes, tuple[bytes, ...]]
 """A transaction that has arrived: its number, its bytes, and the outpoints that it spends.
 
-It is a plain tuple, which the garbage collector leaves out: with 50 MB of other objects a collection took 10 ms.
+It is a plain tuple, which the garbage collector does not track: with 50 MB of other objects, a collection took 10 ms.
 """
 
 
@@ -82,12 +84,12 @@ def _arrived(number: int, raw: bytes) -> _Tx:
 
 
 def _size(tx: _Tx) -> int:
-    """Bytes of memory that a remembered transaction takes, approximately."""
+    """Return approximately how many bytes of memory a remembered transaction takes."""
     return len(tx[1]) + _OBJECTS + _PER_INPUT * len(tx[2])
 
 
 class _Remembered:
-    """The latest transactions of a stream, up to a number of bytes, by the outpoints that they spend.
+    """The latest transactions of a stream, up to a number of bytes, indexed by the outpoints that they spend.
 
     The index is divided into 256 dicts: a large dict takes 20 ms to grow.
     """
@@ -95,9 +97,9 @@ class _Remembered:
     def __init__(self, limit: int) -> None:
         self._left = limit  # bytes
         self._txs: deque[_Tx] = deque()
-        # by first byte of the outpoint, by outpoint: one transaction, or several
+        # for each first byte of an outpoint, then for each outpoint: one transaction, or several
         self._spenders: list[dict[bytes, _Tx | list[_Tx]]] = [{} for _ in range(256)]
-        # large transactions that were dropped, and their outpoints that the index still has
+        # large transactions that were dropped, and those of their outpoints that are still in the index
         self._leaving: deque[tuple[_Tx, Iterator[bytes]]] = deque()
 
     def __iter__(self) -> Iterator[_Tx]:
@@ -125,7 +127,9 @@ class _Remembered:
                 self._leaving.popleft()
 
     def keep(self, tx: _Tx) -> None:
-        """Remember a transaction whose outpoints are in the index. Drop the oldest transactions beyond the limit."""
+        """Remember a transaction whose outpoints are in the index. Drop the oldest transactions if the limit is
+        exceeded.
+        """
         self._txs.append(tx)
         self._left -= _size(tx)
         while self._left < 0:
@@ -148,7 +152,7 @@ class _Remembered:
                     spenders[outpoint] = others[0]
 
     def spending(self, outpoint: bytes) -> Sequence[_Tx]:
-        """Return the remembered transactions that spend an outpoint (36 bytes), in the order of arrival."""
+        """Return the remembered transactions that spend an outpoint (36 bytes), in the order in which they arrived."""
         found = self._spenders[outpoint[0]].get(outpoint, ())
         return found if isinstance(found, list) else (found,) if found else ()
 
@@ -164,14 +168,14 @@ class _Matched:
 
 
 _Pending = dict[int, tuple[_Tx, list[Hit]]]
-"""Transactions and their hits that were not found before, by the number of the transaction."""
+"""Transactions and their newly found hits, keyed by the number of the transaction."""
 
 
 class TxStream:
     """The matches of transactions that arrive one by one.
 
     `accept` learns hits of a transaction and returns their matches. If the watch list has changed, it searches the
-    transaction again, and leaves out the hits that were found before. It may use a thread. `silent` searches each
+    transaction again, and omits the hits that were found before. It may use a thread. `silent` searches each
     transaction for silent payments.
     """
 
@@ -186,10 +190,10 @@ class TxStream:
         self._silent = silent
         self._accept = accept
         self._remembered = _Remembered(remember)
-        self._entries = len(watch)  # number of entries that the remembered transactions were searched for
-        self._matched: dict[int, _Matched] = {}  # by number: transactions with matches
+        self._entries = len(watch)  # number of entries that the remembered transactions have been searched for
+        self._matched: dict[int, _Matched] = {}  # transactions with matches, keyed by number
         self._arrived = 0  # number of transactions
-        self._work = 0  # bytes since other tasks could run
+        self._work = 0  # bytes of work since other tasks could last run
 
     async def matches(self, source: RawTransactions) -> AsyncGenerator[TxMatches]:
         """Yield the transactions that have matches, and malformed transactions with their error."""
@@ -240,7 +244,7 @@ class TxStream:
             await self._search_again(pending)
 
     async def _add_spends(self, outpoint: bytes, pending: _Pending) -> None:
-        """Add the inputs of remembered transactions that spend an output which was learned."""
+        """Add the inputs of remembered transactions that spend a newly learned output."""
         spenders = self._remembered.spending(outpoint)
         coin = self._watch.table.coin(outpoint) if spenders else None
         if coin is None:
@@ -260,7 +264,7 @@ class TxStream:
             await self._count_work(_EACH_MATCH + len(outpoints))
 
     async def _search_again(self, pending: _Pending) -> None:
-        """Add remembered transactions that pay entries which are new, such as the scripts of a moved window."""
+        """Add remembered transactions that pay new entries, such as the scripts of a moved window."""
         while (entries := len(self._watch)) != self._entries:
             has_new, self._entries = entries > self._entries, entries
             for tx in tuple(self._remembered) if has_new else ():
@@ -274,7 +278,7 @@ class TxStream:
                         pending[number] = tx, new
 
     def _forget(self) -> None:
-        """Forget matches of transactions that are no longer remembered."""
+        """Forget the matches of transactions that are no longer remembered."""
         while self._matched and (oldest := next(iter(self._matched))) not in self._remembered:
             del self._matched[oldest]
 
@@ -288,7 +292,7 @@ class TxStream:
             await self._let_others_run()
 
     async def _count_work(self, work: int) -> None:
-        """Count work in bytes, and let other tasks run once there has been enough of it."""
+        """Count work in bytes, and let other tasks run once enough work has been done."""
         self._work += work
         if self._work > AT_ONCE:
             await self._let_others_run()

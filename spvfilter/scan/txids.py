@@ -1,4 +1,4 @@
-"""Search of blocks for transactions by their ids."""
+"""Search blocks for transactions with given txids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spvfilter.scan.order import Feed, PendingBlock, PlannedFeed, ScanReport
 from spvfilter.scan.sources import BlockSource, Problem
 from spvfilter.scan.threadwork import to_its_end
 
-_AHEAD = 4  # blocks in memory for each thread (our choice)
+_AHEAD = 4  # number of blocks in memory for each thread (our choice)
 
 
 class PlacedTx(NamedTuple):
@@ -29,22 +29,22 @@ class PlacedTx(NamedTuple):
     block: bytes
     """Hash of the block, 32 bytes in wire order."""
     height: int | None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
     time: int
     """Time of the block's header (Unix time)."""
     position: int
-    """Position of the transaction in the block, from 0."""
+    """Position of the transaction in the block, starting at 0."""
 
 
 class _Searched(NamedTuple):
     """A searched block."""
 
     size: int | None
-    """Size of the block in bytes; None if no copy of it is readable."""
+    """Size of the block in bytes, or None if no copy of it is readable."""
     found: list[PlacedTx]
     """The transactions that were found in the block."""
     problems: list[Problem]
-    """Copies of the block that are not readable."""
+    """The copies of the block that are not readable."""
 
 
 async def find_txs(
@@ -56,18 +56,18 @@ async def find_txs(
     jobs: int = 1,
     check: bool = False,
 ) -> AsyncGenerator[list[PlacedTx]]:
-    """Yield the transactions with these ids, as a list for each block, in chain order. Stale blocks are not searched.
+    """Yield the transactions with these txids, as one list per block, in chain order. Stale blocks are not searched.
 
     Args:
-        blocks: The blocks, in files or of a node.
-        wanted: The ids, 32 bytes each in wire order.
+        blocks: The blocks, in files or from a node.
+        wanted: The txids, each 32 bytes in wire order.
         network: The network of the blocks.
-        report: The counts and problems of the search are added to it.
+        report: The report to which the counts and problems of the search are added.
         jobs: Number of threads.
         check: True to verify merkle root and witness commitment of each block.
 
     Raises:
-        ParameterError: The node is on another network.
+        ParameterError: The node is on a different network.
         SourceError: A node fails (NodeError), the range contains no blocks, or the heights of its blocks are unknown.
     """
     feed: Feed
@@ -106,7 +106,7 @@ def _taken(searched: _Searched, report: ScanReport) -> list[PlacedTx]:
 
 
 def _searched(feed: Feed, block: PendingBlock, wanted: frozenset[bytes], check: bool) -> _Searched:
-    """Search one block, from its first valid copy."""
+    """Search the first valid copy of one block."""
     problems: list[Problem] = []
     for ref in block.copies():
         try:

@@ -20,9 +20,9 @@ from spvfilter.scan.wrongnetwork import is_block
 MAX_TX_LINE = 2 * MAX_BLOCK_SIZE + 1_000_000
 """Largest size of a line in bytes: the hex of the largest transaction, and 1 MB for other fields (our choice)."""
 _FIELDS = ("hex", "rawtx", "result")
-"""Fields of a JSON object that may contain the transaction: `hex` and `result` are those of Bitcoin Core's RPC."""
+"""Fields of a JSON object that may contain the transaction. Bitcoin Core's RPC uses `hex` and `result`."""
 _BOM = b"\xef\xbb\xbf"
-"""The mark with which some editors begin a text file."""
+"""The byte order mark with which some editors begin a text file."""
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
 """First bytes of a partially signed transaction (BIP-174), and the first characters of its base64 form."""
 _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and pass its hex"
@@ -30,22 +30,22 @@ _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and pass i
 
 @public
 def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
-    """Yield the raw transactions on a stream: one in each line, or the bytes of one transaction.
+    """Yield the raw transactions in a stream: one on each line, or the bytes of a single transaction.
 
-    A line is hex, perhaps after 0x or in quotes, or a JSON object with the hex in a field "hex", "rawtx" or "result",
-    or a list of them. It takes at most 9 MB. The stream may also be one JSON value on several lines.
+    A line contains hex, optionally after 0x or in quotes, or a JSON object with the hex in a field "hex", "rawtx" or
+    "result", or a list of these. It is at most 9 MB long. The stream may also be one JSON value on several lines.
 
-    Blank lines are skipped. The stream may be compressed by gzip or zstd. Reading may wait: with asyncio use
-    `read_txs`.
+    Blank lines are skipped. The stream may be compressed with gzip or zstd. Reading may block, so use `read_txs` with
+    asyncio.
 
     Args:
         stream: The stream, open for reading bytes.
-        bad: Called with a message for each line that is not a transaction, such as "line 7: …". The next line is then
-            read. Without it, such a line is an error.
+        bad: Called with a message for each line that is not a transaction, such as "line 7: …". Reading then continues
+            with the next line. If this is None, such a line is an error.
 
     Raises:
         FormatError: A line, or the whole stream, is not a transaction. The offset is that of the line in the stream.
-        SourceError: The stream contains blocks, or its compression is damaged.
+        SourceError: The stream contains blocks, or its compressed data is damaged.
     """
     for item in _items(stream):
         if isinstance(item, bytes):
@@ -75,12 +75,12 @@ def _refuse(error: FormatError, bad: Callable[[str], None] | None) -> None:
 
 
 def _weight(item: bytes | FormatError) -> int:
-    """Bytes of memory that an item takes, approximately."""
+    """Return approximately how many bytes of memory an item takes."""
     return (len(item) if isinstance(item, bytes) else 0) + 100
 
 
 def _items(stream: BinaryIO) -> Iterator[bytes | FormatError]:
-    """Yield each transaction, and an error for each line that has none."""
+    """Yield each transaction, and an error for each line that contains none."""
     plain, head = begun(unpacked(stream))
     if owner := Network.of_magic(head):
         raise SourceError(f"these are blocks of {owner}, not transactions")
@@ -122,7 +122,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _txs_of(text: bytes) -> Iterator[tuple[bytes, str | None]]:
-    """Yield what `_tx_of` returns for each transaction of a line: several if it is a list."""
+    """Yield what `_tx_of` returns for each transaction in a line, which may be a list of several."""
     if not text.startswith(b"["):
         yield _tx_of(text)
         return
@@ -140,7 +140,9 @@ def _error(problem: str, at: int) -> FormatError:
 
 
 def _tx_of(text: bytes) -> tuple[bytes, str | None]:
-    """The transaction of a line, or a sentence that says what is wrong. The sentence does not repeat the line."""
+    """Return the transaction in a line, or a sentence that says what is wrong. The sentence does not repeat the
+    line.
+    """
     if text.startswith(b"{"):
         try:
             found = json.loads(text)
@@ -158,7 +160,7 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
 
 
 def _tx_of_value(found: object) -> tuple[bytes, str | None]:
-    """Do the work of `_tx_of` for a value of JSON."""
+    """Do the work of `_tx_of` for a JSON value."""
     if isinstance(found, dict) and isinstance(error := found.get("error"), dict):
         return b"", f"a node's answer with error {error.get('code')!r:.20} instead of a transaction: ask it again"
     if isinstance(found, dict) and isinstance(found.get("result"), dict):  # the whole answer of the RPC
@@ -189,7 +191,7 @@ def problem_of(raw: bytes) -> str | None:
         if raw.startswith(_PSBT):
             return _OF_PSBT
         if len(raw) == HASH_SIZE:
-            return f"{HASH_SIZE} bytes: perhaps the id of a transaction, but not the transaction itself"
+            return f"{HASH_SIZE} bytes: this may be a txid, but not the transaction itself"
         if len(raw) > MAX_BLOCK_SIZE:
             return f"more than {MAX_BLOCK_SIZE:,} bytes, too long for a transaction"
         return "a block, not a transaction" if is_block(raw) else f"not a transaction: {error}"

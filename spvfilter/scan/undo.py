@@ -1,4 +1,4 @@
-"""Undo files: find, in a rev*.dat, the record of each block in the blk*.dat of the same number.
+"""Undo files: find the record of each block in a blk*.dat, in the rev*.dat with the same number.
 
 A rev*.dat (Core node/blockstorage.cpp) is a sequence of records:
 
@@ -11,10 +11,10 @@ A rev*.dat (Core node/blockstorage.cpp) is a sequence of records:
 
 A record does not name its block. Records are in the order in which blocks were connected.
 
-- First, records are aligned with the blocks in chain order by their number of transactions, which reads very little.
-  The kernel verifies the checksum of a record when it uses the record.
+- First, records are aligned with the blocks in chain order by their number of transactions, which requires reading very
+  little. The kernel verifies the checksum of a record when it uses the record.
 - If that fails, all checksums of the file are computed. The same happens if two blocks have the same parent, because
-  the checksum fits both. The siblings are then distinguished by the coins that they spend.
+  the checksum matches both. The siblings are then distinguished by the coins that they spend.
 
 A record that stays ambiguous is reported and not used.
 """
@@ -40,9 +40,9 @@ from spvfilter.scan.blockfile import Framing, Record, framed, owned, xor_key
 from spvfilter.scan.remote import FilePath, opened
 
 UNDO = Framing("undo record", 1, MAX_UNDO_SIZE - HASH_SIZE, HASH_SIZE)
-_COUNT_SIZE = 9  # Bytes of the longest CompactSize.
+_COUNT_SIZE = 9  # Size of the longest CompactSize, in bytes.
 
-# Bytes that are hashed at most to pair the records of a file: 64 times its size, and 256 MiB more (our choice).
+# Most bytes that are hashed to pair the records of a file: 64 times its size plus 256 MiB (our choice).
 _PATIENCE = 64
 _LEAST_PATIENCE = 1 << 28
 
@@ -55,11 +55,11 @@ class LinkedBlock(NamedTuple):
     previous: bytes
     """Hash of the previous block, 32 bytes in wire order."""
     transactions: int
-    """Number of transactions in the block; 0 if it is unknown."""
+    """Number of transactions in the block, or 0 if it is unknown."""
     time: int
     """Time of the block's header (Unix time)."""
     height: int | None
-    """Height of the block; None if it is unknown."""
+    """Height of the block, or None if it is unknown."""
     read: Callable[[], bytes]
     """Function that reads and returns the bytes of the block."""
 
@@ -69,7 +69,7 @@ class Pairing:
     """The undo records of one file, and the blocks to which they belong."""
 
     places: dict[bytes, Record] = field(default_factory=dict)
-    """Undo records, by the hashes of the blocks to which they belong."""
+    """Undo records, keyed by the hashes of the blocks to which they belong."""
     problems: list[str] = field(default_factory=list)
     """Sentences about records that belong to no block."""
 
@@ -104,7 +104,7 @@ class UndoFile:
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
-        self.key: bytes = b""  # 8 bytes that the file is XORed with, or empty
+        self.key: bytes = b""  # the 8-byte key that the file is XORed with, or empty
 
     @classmethod
     def beside(cls, blocks: FilePath) -> UndoFile | None:
@@ -144,7 +144,7 @@ class UndoPlace(NamedTuple):
     path: FilePath
     """Path of the undo file."""
     key: bytes
-    """The 8-byte key with which the undo file is XORed; empty if it is not XORed."""
+    """The 8-byte key with which the undo file is XORed, or b"" if it is not XORed."""
     offset: int
     """Offset of the record in the undo file, in bytes."""
     size: int
@@ -153,7 +153,7 @@ class UndoPlace(NamedTuple):
     def read(self) -> bytes:
         """Return the record with its checksum, which is not verified.
 
-        Raises OSError if the file cannot be read, and SourceError if it has become shorter.
+        Raises OSError if the file cannot be read, and SourceError if it has shrunk.
         """
         with opened(self.path) as file:
             raw = file.at(self.offset, self.size, self.key)
@@ -171,9 +171,9 @@ def transactions_of(record: Record) -> int | None:
 
 
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Return the undo record of each block of one file that spends coins.
+    """Return the undo record of each block in one file that spends coins.
 
-    If every block has a record, the records are only aligned and not verified: call `pair_exactly` if a record turns
+    If every block has a record, the records are only aligned, not verified, so call `pair_exactly` if a record turns
     out to belong to another block. Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
@@ -192,17 +192,17 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
             return pair_exactly(file, blocks, network)
         aligned.places[spending[at].hash] = record
         at += 1
-    # some blocks have no record: only checksums show to which blocks the others belong
+    # some blocks have no record, so only checksums show which blocks the records belong to
     return aligned if len(aligned.places) == len(spending) else pair_exactly(file, blocks, network)
 
 
 def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Return the undo record of each block of one file, found by computing the checksums of all records.
+    """Return the undo record of each block in one file, found by computing the checksums of all records.
 
     Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
-    claims: dict[bytes, list[Record]] = {}  # records by the parent of their block
+    claims: dict[bytes, list[Record]] = {}  # records, keyed by the parent of their block
     found = Pairing()
     with opened(file.path) as raw:
         search = _Search(spending, _PATIENCE * raw.size + _LEAST_PATIENCE)
@@ -227,7 +227,7 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
 
 
 def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
-    """Return the blocks, parents first. Runs that are not linked are ordered by the time of their first block."""
+    """Return the blocks, parents first. Runs that are not linked are sorted by the time of their first block."""
     known = {block.hash: block for block in blocks}
     children: dict[bytes, list[LinkedBlock]] = {}
     for block in blocks:
@@ -258,7 +258,7 @@ class _Search:
         self._patience = patience  # bytes that may still be hashed
 
     def previous_of(self, record: bytes, transactions: int | None) -> bytes | None:
-        """Return the hash of the parent of a record's block, or None if no block fits the record."""
+        """Return the hash of the parent of a record's block, or None if no block matches the record."""
         undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
         numbers = self._by_count.get(transactions or 0, [])
         ahead = bisect_left(numbers, self._next)
@@ -295,12 +295,12 @@ def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], 
     for number, of in fits.items():
         where = f"the undo record at byte {records[number].offset - 8}"
         if not of:
-            found.problems.append(f"{where} fits no block that follows {hash_to_hex(siblings[0].previous)}")
+            found.problems.append(f"{where} matches no block that follows {hash_to_hex(siblings[0].previous)}")
         elif len({tuple(_outpoints(raws[block.hash])) for block in of}) == 1 and len(fits) == 1:
             found.places |= {block.hash: records[number] for block in of}  # their coins are identical
         else:
             names = " and ".join(sorted(hash_to_hex(block.hash) for block in of))
-            found.problems.append(f"{where} is ambiguous: it fits the blocks {names}")
+            found.problems.append(f"{where} is ambiguous: it matches the blocks {names}")
 
 
 def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
@@ -332,7 +332,7 @@ def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
 def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool:
     """Return True if an input certainly spends a script other than `script`.
 
-    This is certain if the script demands a hash, and the input shows data with another hash.
+    This is certain if the script requires a hash, and the input reveals data with a different hash.
     """
     pushes = list(script_pushes(script_sig))
     # True if the scriptSig contains only pushes, so that the last push is on top of the stack
@@ -349,7 +349,7 @@ def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool
 
 
 def _push(data: bytes) -> bytes:
-    """Return the script that pushes some data."""
+    """Return a script that pushes this data."""
     size = len(data)
     if size < 0x4C:
         return bytes((size,)) + data
@@ -381,7 +381,7 @@ class _Paired:
 
 
 class UndoFiles:
-    """The undo records of all files, by block. Several threads may use the object at the same time."""
+    """The undo records of all files, looked up by block. Several threads may use the object at the same time."""
 
     def __init__(self) -> None:
         self._paired: dict[int, _Paired] = {}
@@ -396,7 +396,7 @@ class UndoFiles:
         self._lock = threading.Lock()
 
     def add(self, number: int, file: UndoFile, blocks: list[LinkedBlock], network: Network) -> None:
-        """Pair the records of the undo file of file `number` with its blocks. Unusable records become problems."""
+        """Pair the records of file `number`'s undo file with its blocks. Unusable records become problems."""
         paired = self._paired[number] = _Paired(file, list({block.hash: block for block in blocks}.values()), network)
         self._pair(paired, pair)
 
@@ -442,7 +442,10 @@ class UndoFiles:
                 lost = [hash_to_hex(each) for each in aligned if each not in paired.places]
                 if lost:
                     self.problems.append(
-                        (str(paired.file.path), f"no undo record of {counted(len(lost), 'block')}, the first {lost[0]}")
+                        (
+                            str(paired.file.path),
+                            f"no undo record for {counted(len(lost), 'block')}; the first is {lost[0]}",
+                        )
                     )
             if self.find(tried.number, block) not in (None, tried):
                 return None

@@ -9,7 +9,7 @@ from spvfilter._public import public
 
 @public
 class UndoMode(StrEnum):
-    """Whether block files are read with the undo files next to them.
+    """Whether block files are read together with the undo files next to them.
 
     An undo file contains the coins that each block spends: their scripts and values.
     """

@@ -23,24 +23,26 @@ from spvfilter.scan.undomode import UndoMode
 from spvfilter.scan.workerpool import AwayError, Sight, WorkerPool
 from spvfilter.scan.workertask import ListedFile, files_here, list_here
 
-_LISTED_AT_ONCE = 64  # files whose headers workers read at a time (our choice)
+_LISTED_AT_ONCE = 64  # number of files whose headers workers read at a time (our choice)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """A plan of files that lie on the workers of a cluster. Each part is scanned on a machine that has its files."""
+    """A plan of files that are on the workers of a cluster. Each part is scanned on a machine that has its files."""
 
     plan: Plan
-    """The plan of the blocks of all workers."""
+    """The plan of the blocks on all workers."""
     missing: tuple[tuple[int, int], ...]
-    """Ranges of heights (first, last) of which no worker has the blocks.
+    """Ranges of heights (first, last) whose blocks no worker has.
 
     Only heights from the start to the end of the range to scan count. A scan from a date starts at the lowest block
     found. A range without an end ends at the highest block found.
     """
     assumed: int
-    """Number of files whose network is assumed: they have a single block, which does not reveal its network."""
+    """Number of files whose network is assumed, because they contain a single block that does not reveal its
+    network.
+    """
     paths: tuple[str, ...]
     """Paths of the files, as the user gave them."""
     sights: tuple[tuple[Sight, ...], ...] = field(repr=False)
@@ -56,11 +58,11 @@ class WorkerPlan:
         return list(self.places[part.is_stale, part.number])
 
     def on(self, machine: int, part: Part) -> Part:
-        """Return a part with the files of a machine."""
+        """Return a part with a machine's files."""
         return self.places[part.is_stale, part.number][machine]
 
     def only_on(self, away: Iterable[int]) -> str:
-        """Return the heights of blocks that only the machines in `away` have, in words."""
+        """Describe the heights of the blocks that only the machines in `away` have."""
         gone = set(away)
         lost = [part for part in (*self.plan.parts, *self.plan.stale) if gone.issuperset(self.machines(part))]
         ranges = list(_ranges(lost))
@@ -70,7 +72,7 @@ class WorkerPlan:
 
 
 class _FilesOfMachines:
-    """The files of all machines, whose headers are listed already."""
+    """The files of all machines. Their headers have already been listed."""
 
     def __init__(self, machines: Sequence[Sequence[ListedFile]], undo: UndoMode, span: BlockSpan) -> None:
         self.mode = undo
@@ -105,7 +107,7 @@ async def plan_on_workers(
     part_size: int = PART_SIZE,
     directory: str | os.PathLike[str] | None = None,
 ) -> WorkerPlan:
-    """Return the plan of a scan of files on the machines of a Dask cluster's workers.
+    """Plan a scan of files on the machines of a Dask cluster's workers.
 
     Each worker has its own files at these paths. Pass the plan to `scan_cluster`.
 
@@ -114,7 +116,7 @@ async def plan_on_workers(
         paths: One path or several paths of files and directories.
         network: The network to which the blocks belong.
         undo: "auto", "require" or "off", as for BlockFiles.
-        span: The range of blocks to scan; by default all.
+        span: The range of blocks to scan; by default, all of them.
         part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
         directory: Directory of the scan or export that this plan continues, as for `Plan.of`.
 
@@ -132,7 +134,8 @@ async def plan_on_workers(
     await calls.check_workers()
     found = await calls.call(client.run, files_here, named, on_error="return")
     for worker, seen in sorted(found.items()):
-        if isinstance(seen, BaseException) and not isinstance(seen, OSError):  # an OSError: the worker has left
+        # an OSError means that the worker has left
+        if isinstance(seen, BaseException) and not isinstance(seen, OSError):
             raise SourceError(f"the worker {worker} cannot list its files: {seen}")
     sights: list[Sight] = sorted({seen for seen in found.values() if isinstance(seen, tuple) and seen})
     if not sights:
@@ -147,7 +150,7 @@ async def plan_on_workers(
 async def _listed(
     worker_pool: WorkerPool, sights: Sequence[Sight], undo: UndoMode, network: Network
 ) -> list[list[ListedFile]]:
-    """The files of each machine."""
+    """List the files of each machine."""
     limit = asyncio.Semaphore(_LISTED_AT_ONCE)
 
     async def one(machine: int, path: str) -> ListedFile:
@@ -185,7 +188,7 @@ async def _listed(
 
 
 def _first(asked: Sequence[tuple[int, str]], machine: int) -> int:
-    """The index of the first file of a machine."""
+    """Return the index of a machine's first file."""
     return next(number for number, (each, _) in enumerate(asked) if each == machine)
 
 
@@ -201,7 +204,7 @@ def _planned(
 ) -> WorkerPlan:
     """Make the plan. Machines whose files are copies count as one.
 
-    Machines are numbered by their contents, so that the plan is the same each time.
+    Machines are numbered according to the contents of their files, so that the plan is the same each time.
     """
     seen: dict[bytes, list[Sight]] = {}
     files: dict[bytes, list[ListedFile]] = {}
@@ -221,7 +224,9 @@ def _planned(
 
 
 def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:
-    """The heights that no part has, from the first wanted block to the last one. The genesis block is never missing."""
+    """Return the heights, from the first wanted block to the last, that no part has. The genesis block never counts as
+    missing.
+    """
     have = list(_ranges(plan.parts))
     if not have:
         return ()

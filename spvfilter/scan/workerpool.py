@@ -1,4 +1,4 @@
-"""Machines of a cluster that have different files: which workers see which files, and calls on the right machine."""
+"""Machines of a cluster that have different files: knows which workers see which files, and calls the right machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AwayError(Exception):
 
 
 class WorkerPool:
-    """The workers of a cluster, by machine. Workers that see the same files count as one machine.
+    """The workers of a cluster, grouped by machine. Workers that see the same files count as one machine.
 
     Workers that join later are also asked which files they see.
 
@@ -36,13 +36,14 @@ class WorkerPool:
         self._calls = calls
         self._paths = tuple(paths)
         self._machine_of = {sight: machine for machine, each in enumerate(sights) for sight in each}
-        self._workers: dict[str, int | None] = {}  # Machine of each worker, by address; None if it sees other files.
-        self._load: dict[int, int] = {}  # Number of running calls, by machine.
-        self._looked = 0.0  # Time of the last check, monotonic seconds.
+        # The machine of each worker, keyed by address. None if the worker sees other files.
+        self._workers: dict[str, int | None] = {}
+        self._load: dict[int, int] = {}  # Number of running calls on each machine.
+        self._looked = 0.0  # Time of the last check, in monotonic seconds.
         self._looking = asyncio.Lock()
 
     async def workers(self, machine: int) -> list[str]:
-        """Return the addresses of the connected workers of a machine."""
+        """Return the addresses of a machine's connected workers."""
         async with self._looking:
             if time.monotonic() - self._looked >= _LOOK_S:
                 await self._look()
@@ -72,8 +73,8 @@ class WorkerPool:
 
         Args:
             function: The function.
-            args: Returns the arguments of the function for a machine.
-            machines: Machines that may run it.
+            args: Function that returns the arguments for a machine.
+            machines: Machines that may run the function.
 
         Raises:
             AwayError: None of these machines has had a worker for 10 seconds.
@@ -91,7 +92,7 @@ class WorkerPool:
             self._load[machine] -= 1
 
     async def _chosen(self, machines: Sequence[int]) -> tuple[int, list[str]]:
-        """The least busy of these machines, and its workers. Raises AwayError."""
+        """Return the least busy of these machines, and its workers. Raises AwayError."""
         until = time.monotonic() + _RETURN_S
         while True:
             there = {machine: workers for machine in machines if (workers := await self.workers(machine))}

@@ -1,4 +1,6 @@
-"""Functions that run on a worker of a cluster: scan a part, report which files the worker sees, list their blocks."""
+"""Functions that run on a worker of a cluster: scan a part, report which files the worker sees, and list their
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Shared(NamedTuple):
     edition: str
     """Edition of spvfilter on the sender."""
     number: int
-    """Number of the pass. With `owner` it shows a worker whether it has this table already."""
+    """Number of the pass. Together with `owner`, it tells a worker whether it already has this table."""
     owner: bytes
     """16 random bytes that identify the engine."""
     table: bytes | ImagePlace
@@ -46,7 +48,7 @@ class _Latest:
         self._lock = threading.Lock()
 
     def get(self, shared: Shared) -> WatchTable:
-        """Return the table of a pass, which is made once. Raises ReplacedListError."""
+        """Return the table of a pass, which is made only once. Raises ReplacedListError."""
         with self._lock:
             key = shared.owner, shared.number
             if self._key != key:
@@ -102,7 +104,7 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
 class SeenFile(NamedTuple):
     """A file as a worker sees it.
 
-    Two workers that see the same values see the same file, or the same file of a disk that was copied.
+    Two workers that see the same values see the same file, or the same file on a copied disk.
     """
 
     path: str
@@ -114,16 +116,16 @@ class SeenFile(NamedTuple):
     size: int
     """Size in bytes."""
     changed: int
-    """Time of the last change, Unix time in nanoseconds."""
+    """Time of the last change (Unix time in nanoseconds)."""
 
 
 class ListedFile(NamedTuple):
-    """The blocks of a file, as a worker has listed them."""
+    """The blocks of a file, as listed by a worker."""
 
     path: str
     """Path of the file."""
     key: bytes
-    """8 bytes that the file is XORed with, or empty."""
+    """The 8-byte key that the file is XORed with, or b""."""
     is_hex: bool
     """True if the file is one block in hex digits."""
     is_assumed: bool
@@ -141,7 +143,7 @@ class ListedFile(NamedTuple):
 
 
 def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
-    """Return the block files at these paths on this machine, in order. Missing files are left out."""
+    """Return the block files at these paths on this machine, in order. Missing files are omitted."""
     files = BlockFiles(paths)
     seen: list[SeenFile] = []
     for number in range(len(files)):
@@ -157,7 +159,7 @@ def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
 
 
 def list_here(path: str, undo: str, network: str) -> ListedFile:
-    """List the blocks of one file by their headers. Unreadable parts become problems of the listing."""
+    """List the blocks of one file, reading only their headers. Unreadable parts become problems in the listing."""
     files = BlockFiles(path, undo=undo)
     listing = list_file(files, 0, Network.named(network))
     file = files.file(0)

@@ -1,4 +1,6 @@
-"""Bytes without framing: a block from a network other than the assumed one, or a transaction in place of a block."""
+"""Bytes without framing: recognizes a block of a network other than the assumed one, or a transaction in place of a
+block.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from spvfilter.network import NETWORKS, SIGNET, Network
 from spvfilter.protocol import HEADER_SIZE
 
 A_TRANSACTION = "a transaction, not a block: `spvfilter match` and Matcher.match_txs take transactions"
-"""The reason why a transaction is not scanned."""
+"""The reason that a transaction is not scanned."""
 
 
 def is_tx(raw: bytes) -> bool:
-    """Return True if the bytes are one whole transaction."""
+    """Return True if the bytes are exactly one transaction."""
     try:
         return bool(spent_outpoints(raw))
     except FormatError:
@@ -22,7 +24,7 @@ def is_tx(raw: bytes) -> bool:
 
 
 def is_block(raw: bytes) -> bool:
-    """Return True if the bytes are one whole block."""
+    """Return True if the bytes are exactly one block."""
     try:
         return all(walk_block(raw))
     except FormatError:
@@ -30,7 +32,7 @@ def is_block(raw: bytes) -> bool:
 
 
 def is_mined(header: bytes) -> bool:
-    """Return True if the bytes begin with a header whose hash meets the target of its bits, as no transaction does."""
+    """Return True if the bytes begin with a header whose hash meets the target of its bits. No transaction does."""
     try:
         most = target(int.from_bytes(header[72:76], "little"))
     except FormatError:
@@ -57,7 +59,9 @@ def other_magic(head: bytes) -> str | None:
 
 
 def contradiction(raw: bytes, network: Network) -> str | None:
-    """Return why a raw block is not of a network, or None if nothing contradicts it. The first 80 bytes suffice."""
+    """Say why a raw block does not belong to a network. Return None if nothing contradicts it. The first 80 bytes
+    suffice.
+    """
     owner = Network.of_magic(raw[:4], network)
     if owner is not None:  # no block has a magic as its version
         return f"a record of a blk*.dat of {owner}, with its magic and length, where only a block is expected"

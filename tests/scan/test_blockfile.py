@@ -322,7 +322,7 @@ def test_a_file_that_shrinks_while_indexed_is_an_error(tail: bytes, tmp_path: Pa
     done = threading.Thread(target=read_on, daemon=True)
     done.start()
     done.join(10)
-    assert raised == ["the file became shorter while it was being read"]
+    assert raised == ["the file shrank while it was being read"]
 
 
 def test_a_file_that_grows_while_indexed_keeps_its_first_blocks(tmp_path: Path) -> None:

@@ -432,4 +432,4 @@ def test_missing_dask_is_named(
     assert cli.main(argv) == 2
     assert remedy("dask") in capsys.readouterr().err
     assert cli.main([*argv, "--processes", "2"]) == 2
-    assert "--dask and --processes cannot be combined: give one" in capsys.readouterr().err
+    assert "--dask and --processes cannot be combined: use only one" in capsys.readouterr().err

@@ -527,5 +527,5 @@ async def test_a_node_that_prunes_keeps_the_tables_and_adds_blocks(tmp_path: Pat
     assert export.report.parts_done == 0
     for path in (tmp_path / "out" / "outputs").glob("*/*.parquet"):
         path.unlink()
-    with pytest.raises(SourceError, match="missing or damaged, and its blocks are pruned"):
+    with pytest.raises(SourceError, match="missing or damaged, and its blocks have been pruned"):
         await TableExport(tmp_path / "out", plan, columns).run()

@@ -131,7 +131,7 @@ def test_sentences_name_everything_that_is_missing() -> None:
         "missing: heights 5 to 8",
         "missing: height 1,001",
         "no undo record: heights 900 to 901; spends of older coins may be missing",
-        "missing: blocks before a run of blocks, whose heights are therefore unknown",
+        "blocks are missing before a run of blocks, so the heights of that run are unknown",
         "the best chain ends more than a day before the newest block: are blocks missing after its end?",
     ]
     assert not heights.is_whole

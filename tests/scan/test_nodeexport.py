@@ -289,7 +289,7 @@ async def test_a_pruned_node_gives_the_blocks_that_it_has(tmp_path: Path) -> Non
         for _ in range(2):
             await timed.run()
             assert timed.heights.begins_late
-        with pytest.raises(SourceError, match="all blocks from the genesis block on"):
+        with pytest.raises(SourceError, match="every block since the genesis block"):
             await export_of(tmp_path / "coins", node, coins=True).run()
         regtest.mine(10)
         told(core, chain_of(regtest))
@@ -438,7 +438,7 @@ async def test_other_blocks_and_directories_are_refused(tmp_path: Path) -> None:
         export = export_of(tmp_path / "out", node)
         await export.run()
         core.requests.clear()
-        with pytest.raises(ParameterError, match="holds another export"):
+        with pytest.raises(ParameterError, match="holds a different export"):
             await export_of(tmp_path / "out", node, BlockSpan(5)).run()
         spool = PartDirectory(tmp_path / "out" / ".spvfilter-blocks")
         with spool.locked(), pytest.raises(DirectoryInUseError, match="another scan or export of this process"):

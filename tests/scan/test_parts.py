@@ -398,7 +398,7 @@ async def test_a_changed_manifest_is_an_error_or_another_scan(tmp_path: Path, na
     await in_parts(source, tmp_path / "out", ledger.interest.watch())
     path = tmp_path / "out" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
-    with pytest.raises((SourceError, ParameterError), match=r"this manifest is damaged|holds another scan"):
+    with pytest.raises((SourceError, ParameterError), match=r"this manifest is damaged|holds a different scan"):
         await in_parts(source, tmp_path / "out", ledger.interest.watch())
 
 
@@ -686,6 +686,6 @@ def test_dead_processes_leave_no_process_waiting(tmp_path: Path, how: str) -> No
             child.kill()
         assert child.stdout.read() == ""  # read until the last process that holds the pipe has ended
         dog.cancel()
-    said = {"dying": "part 0: the process that scans it died 3 times\n", "killed": "scanned\n"}
+    said = {"dying": "part 0: the process that scanned it died 3 times\n", "killed": "scanned\n"}
     assert first == said[how]
     assert not list(tmp_path.glob("spvfilter-table-*"))

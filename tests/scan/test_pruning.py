@@ -140,7 +140,7 @@ async def test_a_damaged_part_of_pruned_blocks_is_an_error(tmp_path: Path) -> No
     prune(chain, 0)
     part = next((tmp_path / "out" / "parts").glob("*.part"))
     part.write_bytes(part.read_bytes()[:-1])
-    with pytest.raises(SourceError, match=r"blocks are pruned \(height"):
+    with pytest.raises(SourceError, match=r"blocks have been pruned \(height"):
         await scanned(chain, chain.folder, tmp_path / "out")
     rows = next((tmp_path / "out" / "parts").glob("*.rows"))
     rows.write_bytes(rows.read_bytes()[:-1])

@@ -258,7 +258,7 @@ async def test_a_range_of_wrong_length_is_never_accepted(
             count, wrong, out = 0, number, tmp_path / str(attempt)
             with pytest.raises(
                 RemoteFileError,
-                match=r"blk|rev.*: [\d,]+ bytes from byte [\d,]+ on were requested, but the store returned",
+                match=r"blk|rev.*: requested [\d,]+ bytes starting at byte [\d,]+, but the store returned",
             ):
                 await scanned(memory, out, watch)
             assert await scanned(memory, out, watch) == expected
@@ -272,7 +272,7 @@ def test_a_file_that_shrinks_while_read_is_an_error(tmp_path: Path) -> None:
         assert reading.at(4_000, 1_000) == raw[4_000:5_000]
         for offset in (4_500, 5_000, 6_000):
             for key in (b"", KEY):
-                with pytest.raises(SourceError, match="the file became shorter while it was being read"):
+                with pytest.raises(SourceError, match="the file shrank while it was being read"):
                     reading.at(offset, 1_000, key)
 
 

@@ -138,9 +138,9 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "dir" / "notes.txt").write_text("x")
     for name in ("blocks", "regtest/blocks"):
         (tmp_path / f"data {name[:3]}" / name).mkdir(parents=True)
-        cases[f"data {name[:3]}"] = f"it looks like Bitcoin Core's data folder, so name its folder {name}"
+        cases[f"data {name[:3]}"] = f"it looks like Bitcoin Core's data folder, so give its folder {name} instead"
     (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n" * 50)
-    cases["passwd"] = "not a block file: expected blk*.dat"
+    cases["passwd"] = "not a block file: expected a blk*.dat"
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     cases |= {"dir": "no blk*.dat", "loop": "symbolic link", "pipe": "not a regular file", "absent": "No such file"}

@@ -356,7 +356,7 @@ async def test_a_record_that_fits_two_siblings_is_ambiguous(tmp_path: Path) -> N
         names = " and ".join(sorted(hash_to_hex(block_hash(raw)) for raw in blocks[1:]))
         said = [str(problem) for problem in matcher.report.undo_problems]
         assert len(said) == len(there)
-        assert all(f"is ambiguous: it fits the blocks {names}" in each for each in said)
+        assert all(f"is ambiguous: it matches the blocks {names}" in each for each in said)
 
 
 async def test_siblings_that_conflict_completely_share_a_record(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ async def test_undo_files_that_change_during_the_scan_are_noticed(tmp_path: Path
     assert matches == []
     assert (matcher.report.by_undo, matcher.report.unseen) == (0, 3)
     said = [problem.message for problem in matcher.report.undo_problems]
-    assert f"no undo record of 3 blocks, the first {hash_to_hex(refs[0].hash)}" in said
+    assert f"no undo record for 3 blocks; the first is {hash_to_hex(refs[0].hash)}" in said
 
 
 def test_only_ambiguous_records_are_compared(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ async def test_blocks_of_a_lost_machine_are_named_and_scanned_later(
         await asyncio.to_thread(machines.kill, 1)
         try:
             with pytest.raises(
-                SourceError, match=r"all workers with the blocks of heights 21 to 30 have left: start one"
+                SourceError, match=r"all workers with the blocks of heights 21 to 30 have left: start a"
             ):
                 await scan_cluster(client, plan, watch, tmp_path / "out")
         finally:
