@@ -133,7 +133,7 @@ def test_a_file_of_another_network_is_refused_by_name(network: object, lead: int
     if key and not lead:
         (tmp_path / "xor.dat").write_bytes(key)
         path.write_bytes(xored(path.read_bytes(), key))
-    with pytest.raises(errors.SourceError, match=f"blocks of {network}, not of regtest"):
+    with pytest.raises(errors.SourceError, match=f"these are {network} blocks, but the network is regtest"):
         read(path)
 
 

@@ -130,7 +130,7 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
         ("short.raw", b"\x01" * 79, "header at byte 0: truncated"),
         ("zeros.raw", bytes(5_000), "this file contains no blocks, only zeros"),
         ("blk00007.dat", bytes(5_000), "this file contains no blocks, only zeros"),
-        ("signet.blk", record(BLOCKS[0], SIGNET.magic), "blocks of signet, not of regtest"),
+        ("signet.blk", record(BLOCKS[0], SIGNET.magic), "these are signet blocks, but the network is regtest"),
     ):
         (tmp_path / name).write_bytes(data)
         cases[name] = message
