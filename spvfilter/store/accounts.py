@@ -17,7 +17,7 @@ from spvfilter.store.sqlite import MarkedRows
 from spvfilter.transaction import Transaction
 
 _MOST = (1 << 63) - 1
-"""Highest number of satoshi in a column. On a chain with little work, a block may contain a higher value."""
+"""Highest number of satoshi that a column can hold. On a chain with little work, a block may contain a higher value."""
 
 
 class MatchEffect(NamedTuple):
@@ -28,9 +28,9 @@ class MatchEffect(NamedTuple):
     value: int
     """Value in satoshi, or NO_VALUE."""
     label: str | None
-    """Label of its entry."""
+    """Label of the entry that matches."""
     account: int | None
-    """Id of its account, or None."""
+    """Id of that entry's account, or None."""
 
 
 class TxEffect(NamedTuple):
@@ -39,7 +39,7 @@ class TxEffect(NamedTuple):
     net: int
     """Value of the outputs minus the known value of the inputs, in satoshi."""
     fee: int | None
-    """Fee in satoshi; None unless every input matches and its value is known."""
+    """Fee in satoshi. None unless every input matches and its value is known."""
     labels: Sequence[str]
     """Labels of the entries, in ascending order."""
 
@@ -58,7 +58,7 @@ def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> TxEffect:
 
 
 def effects_by_account(found: Iterable[MatchEffect], tx: Transaction | None) -> dict[int, TxEffect]:
-    """Return the effect of a transaction on each account, by the id of the account."""
+    """Return the effect of a transaction on each account, keyed by account id."""
     mine: dict[int, list[MatchEffect]] = {}
     for each in found:
         if each.account is not None:
@@ -67,7 +67,7 @@ def effects_by_account(found: Iterable[MatchEffect], tx: Transaction | None) -> 
 
 
 def _fee(tx: Transaction | None, spent: Sequence[int]) -> int | None:
-    """Return the fee in satoshi; None unless every input spends a known coin with a known value."""
+    """Return the fee in satoshi, or None unless every input spends a known coin of known value."""
     if tx is None or not spent or NO_VALUE in spent:
         return None
     fee = sum(spent) - sum(output.value for output in tx.outputs)
@@ -81,10 +81,10 @@ class AccountRows:
         self._db = db
         self._rows = rows
         self._path = path
-        self._highest: int | None = None  # no row had a higher id; None: not read yet
+        self._highest: int | None = None  # no row has ever had a higher id; None if it has not been read yet
 
     def load(self) -> dict[int, str]:
-        """Return the names by id, in the order in which the accounts were added."""
+        """Return the account names, keyed by id, in the order in which the accounts were added."""
         return dict(self._db.execute("SELECT id, name FROM accounts ORDER BY id"))
 
     def totals(self) -> Iterator[tuple[int, bytes]]:
@@ -92,13 +92,13 @@ class AccountRows:
         return iter(self._db.execute("SELECT id, totals FROM accounts").fetchall())
 
     def of_entry(self, entry: int) -> int | None:
-        """Return the id of the account of an entry of the watch list, or None."""
+        """Return the id of the account that owns a watch list entry, or None."""
         row = self._db.execute("SELECT account FROM watch WHERE id = ?", (entry,)).fetchone()
         account: int | None = None if row is None else row[0]
         return account
 
     def find(self, name: str) -> int | None:
-        """Return the id of an account, or None."""
+        """Return the id of the account with this name, or None."""
         row = self._db.execute("SELECT id FROM accounts WHERE name = ?", (name,)).fetchone()
         account: int | None = None if row is None else row[0]
         return account
@@ -114,7 +114,7 @@ class AccountRows:
     # Within a commit
 
     def add(self, name: str | None) -> int | None:
-        """Return the id of an account, adding it if it is new; None for no account."""
+        """Return the id of an account, adding the account if it is new. The name None means no account."""
         if name is None:
             return None
         if (known := self.find(name)) is not None:
@@ -124,7 +124,7 @@ class AccountRows:
         return self._highest
 
     def _highest_id(self) -> int:
-        """Return the highest id that an account had. Events keep the ids of accounts that were removed."""
+        """Return the highest id that an account has ever had. Events keep the ids of accounts that were removed."""
         if self._highest is not None:
             return self._highest
         query = "SELECT max(coalesce((SELECT max(id) FROM accounts), 0), coalesce(max(account), 0)) FROM events"
@@ -137,7 +137,7 @@ class AccountRows:
         if account is None:
             raise UnknownAccountError(old)
         if self.find(new) not in (None, account):
-            raise ParameterError(f"there is already an account {new[:80]!r}: choose another name")
+            raise ParameterError(f"there is already an account {new[:80]!r}: choose a different name")
         self._put(account, new, None)
 
     def write_totals(self, account: int, totals: bytes) -> None:
@@ -153,5 +153,5 @@ class AccountRows:
 
     def remove(self, account: int) -> None:
         """Remove the row of an account, whose entries and keychains have already been removed."""
-        self._highest = self._highest_id()  # a stream of events may still use its id
+        self._highest = self._highest_id()  # a stream of events may still use the id
         self._rows.remove("accounts", "id = ?", (account,))

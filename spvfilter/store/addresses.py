@@ -21,13 +21,13 @@ class KnownAddress(NamedTuple):
     address: str
     """HOST:PORT or [IPV6]:PORT."""
     services: int
-    """Service bits from its version message, or as other nodes claim; `wire.Service` names them."""
+    """Service bits, from its version message or claimed by other nodes. `wire.Service` names them."""
     seen: int
-    """When the node was last online, as other nodes claim."""
+    """When the node was last online, according to other nodes."""
     source: str
     """Network group of the peer that first sent the address, or the DNS seed's host name."""
     tried: bool
-    """True if the client has ever connected to it (the table of tried addresses)."""
+    """True if the client has ever connected to it, so that it is in the table of tried addresses."""
     succeeded: int = 0
     """When it last completed a handshake."""
     attempted: int = 0
@@ -37,13 +37,13 @@ class KnownAddress(NamedTuple):
     faults: int = 0
     """Number of connections that the client closed because of the peer's behaviour, minus useful connections."""
     speed_ms: int = 0
-    """Smoothed average duration of its handshakes in milliseconds; 0 if unknown."""
+    """Smoothed average duration of its handshakes in milliseconds, or 0 if unknown."""
 
 
 class AddressRows:
-    """The rows of the "addresses" table, in no order.
+    """The rows of the "addresses" table, in no particular order.
 
-    Damaged rows are left out, and missing ones are not detected. The client can learn addresses again, and a lost one
+    Damaged rows are ignored, and missing ones are not detected. The client can learn addresses again, and a lost one
     must not lock a user out of the wallet.
     """
 
@@ -70,7 +70,7 @@ class AddressRows:
         ]
 
     def write(self, changes: Mapping[str, KnownAddress | None]) -> None:
-        """Apply changes by address, within a transaction; None deletes a row."""
+        """Apply changes, keyed by address, within a transaction. None deletes a row."""
         for address, known in changes.items():
             self._rows.remove("addresses", "address = ?", (address,))
             if known is not None:

@@ -44,7 +44,8 @@ class Bip37Parameters(NamedTuple):
         except (ValueError, OverflowError) as error:
             raise StoreCorruptError(f"the BIP-37 filter's parameters cannot be read: {error}") from error
         tweak_ok, rate_ok = 0 <= tweak < 1 << 32, 0 < made.fp_rate < 1
-        if not (tweak_ok and rate_ok and 1 <= elements <= 8 * MAX_FILTER_SIZE):  # beyond, every element matches
+        # beyond the limit on elements, every element matches
+        if not (tweak_ok and rate_ok and 1 <= elements <= 8 * MAX_FILTER_SIZE):
             raise StoreCorruptError(f"the BIP-37 filter's parameters are out of range: {made[:3]}")
         return made
 
@@ -71,7 +72,7 @@ class NewEntry(NamedTuple):
     label: str | None
     """Label of the entry."""
     account: str | None = None
-    """Account of the entry, added if it is new; None for no account."""
+    """Account of the entry, which is added if it is new. None for no account."""
 
 
 @public
@@ -81,7 +82,7 @@ class AccountChange(NamedTuple):
     name: str
     """Name of the account before the change. An account with a new name is added."""
     renamed: str | None = None
-    """New name; None to keep it."""
+    """New name, or None to keep the old one."""
     keychains: Sequence[NewKeychain] = ()
     """New keychains of the account."""
     adopted: Sequence[str] = ()
@@ -89,7 +90,7 @@ class AccountChange(NamedTuple):
     claimed: Sequence[int] = ()
     """Numbers of entries that belong to the account from now on."""
     is_removed: bool = False
-    """True to remove the account. `Batch.removed` then contains its entries."""
+    """True to remove the account. Its entries must then be in `Batch.removed`."""
     left: Sequence[tuple[int, str | None]] = ()
     """Numbers of entries that stay when the account is removed, each with its new account."""
 
@@ -97,7 +98,7 @@ class AccountChange(NamedTuple):
 @public
 @dataclass(slots=True)
 class Batch:
-    """Changes of one commit, applied in the order of the fields. A field with its default changes nothing."""
+    """Changes of one commit, applied in the order of the fields. A field that has its default value changes nothing."""
 
     fork: int | None = None
     """Height of the last block to keep. Headers, matches and transactions above it are deleted."""
@@ -106,15 +107,15 @@ class Batch:
     matches: list[StoredMatch] = field(default_factory=list)
     """New matches, and unconfirmed matches that are now confirmed."""
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)
-    """Matches to delete, each as spend, txid and n."""
+    """Matches to delete, each given as (spend, txid, n)."""
     transactions: dict[bytes, StoredTx | None] = field(default_factory=dict)
-    """Transactions by txid; None deletes one."""
+    """Transactions, keyed by txid. None deletes one."""
     branches: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
-    """Block hash and merkle branch of confirmed transactions, by txid."""
+    """Block hash and merkle branch of confirmed transactions, keyed by txid."""
     cursor: int | None = None
     """Height up to which blocks have been searched."""
     notes: dict[str, bytes | None] = field(default_factory=dict)
-    """Named values of the light client; None deletes one."""
+    """Named values of the light client. None deletes one."""
     bip37_parameters: Bip37Parameters | None = None
     """Parameters of the wallet's BIP-37 filter."""
     compact_filters: CompactFilterBatch | None = None
@@ -126,27 +127,29 @@ class Batch:
     keychains: list[KeychainChange] = field(default_factory=list)
     """Changes to keychains of the attached watch list."""
     labels: dict[int, str | None] = field(default_factory=dict)
-    """New labels by the number of the entry; None removes a label."""
+    """New labels, keyed by the number of the entry. None removes a label."""
     sp_keys: list[tuple[str, SilentKeys]] = field(default_factory=list)
-    """Secrets and labels of sp() keychains, by name. They are in the database, or `accounts` adds them."""
+    """Secrets and labels of sp() keychains, each with the keychain's name. The keychains are in the database, or
+    `accounts` adds them.
+    """
     sp_outputs: dict[int, tuple[int | None, bytes]] = field(default_factory=dict)
-    """Label and tweak of each silent payment found, by the row id of its script."""
+    """Label and tweak of each silent payment found, keyed by the row id of its script."""
     keychain_labels: dict[str, str | None] = field(default_factory=dict)
-    """New labels of keychains by name; None removes a label. `labels` contains the labels of their entries."""
+    """New labels of keychains, keyed by name. None removes a label. The labels of their entries are in `labels`."""
     bip329: Sequence[Label] = ()
     """BIP-329 labels to write. `Store.commit` merges them with the watch list."""
     frozen: dict[bytes, bool] = field(default_factory=dict)
-    """Outpoints (36 bytes) of coins; True freezes a coin, False unfreezes it."""
+    """Outpoints (36 bytes) of coins. True freezes a coin, and False unfreezes it."""
     removed: Sequence[int] = ()
-    """Numbers of entries to remove. The remaining entries are renumbered from the next batch on."""
+    """Numbers of entries to remove. The next batch uses the remaining entries' new numbers."""
     searched: bytes | None = None
-    """Blocks that were searched for each entry: the result of `Searched.encode`."""
+    """Blocks that have been searched for each entry, as returned by `Searched.encode`."""
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)
-    """Addresses of nodes by their text; None deletes one."""
+    """Addresses of nodes, keyed by HOST:PORT. None deletes one."""
     events: list[StoredEvent] = field(default_factory=list)
     """Events that report these changes, numbered after the last event."""
     told: int | None = None
-    """Height of the highest block that any event so far has connected."""
+    """Height of the highest block that any event so far has reported as connected."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,12 +1,12 @@
-"""Events in the wallet's database, numbered, and written together with the change that they report.
+"""Events in the wallet's database, which are numbered and written together with the changes that they report.
 
-To the store, an event is a kind and some bytes; only the wallet can read them. Numbers increase by one within a run of
-the client. The first event of a run has the kind `RUN_STARTED`, and numbers may be skipped before it. Old events are
+To the store, an event is a kind and some bytes that only the wallet can interpret. Numbers increase by one within a run
+of the client. The first event of a run has the kind `RUN_STARTED`, and numbers may be skipped before it. Old events are
 dropped. The named value "events" contains the three numbers of an `EventLog`.
 
 Events about other people's unconfirmed transactions have kinds that begin with `FOREIGN`, and a separate limit.
 Dropping one leaves a hole in the numbering of its run, but the last event of a run is never dropped alone. A number
-between two events of one run is therefore always the number of an event, stored or dropped.
+between two events of one run is therefore always the number of an event, either stored or dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pathlib
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple  # rows are as SQLite returns them
 
 from spvfilter._public import public
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError
@@ -30,13 +30,15 @@ FOREIGN = "foreign "
 MAX_AGE_S = 30 * 86_400
 """Age in seconds above which events are dropped (our choice)."""
 LEAST = 10_000
-"""Number of latest events to keep whatever their age, so that a wrong clock never drops unread ones (our choice)."""
+"""Number of latest events to keep whatever their age, so that a wrong clock never causes unread events to be dropped
+(our choice).
+"""
 SHARED_KINDS = ("connected", "disconnected", "started")
 """Kinds of events that belong to every account."""
 RUN_STARTED = "started"
 """Kind of the first event of a run. Only the number of such an event need not follow the previous one."""
 END_OF_NUMBERS = 1 << 53
-"""Numbers of events stay below this, so that JSON parsers with 64-bit floats read them exactly."""
+"""Numbers of events stay below this limit, so that JSON parsers with 64-bit floats read them exactly."""
 NO_BASE = -1
 """Value of `EventLog.base` if older events were dropped."""
 _IS_FOREIGN = f"kind GLOB '{FOREIGN}*'"
@@ -50,15 +52,17 @@ class StoredEvent(NamedTuple):
     """An event as the database stores it."""
 
     sequence: int
-    """Number of the event, from 1."""
+    """Number of the event, starting at 1."""
     time: int
-    """Time at which it was reported (Unix time)."""
+    """When the event was reported (Unix time)."""
     kind: str
     """Kind of event, such as "found"."""
     data: bytes
     """Fields of the event as JSON."""
     account: str | None = None
-    """Name of the account of its match. None without a match, or if the match does not belong to an account."""
+    """Name of the account that its match belongs to. None if the event has no match, or the match belongs to no
+    account.
+    """
 
 
 @public
@@ -66,18 +70,17 @@ class EventLog(NamedTuple):
     """The range of event numbers in the database."""
 
     base: int = 0
-    """Number before the first event ever stored: 0, or an unused one in a rebuilt database.
-
-    It is -1 if older events were dropped.
+    """The number before that of the first event ever stored: 0, or an unused number in a rebuilt database. It is -1 if
+    older events were dropped.
     """
     last: int = 0
-    """Number of the last event; `base` if there is none."""
+    """Number of the last event, or `base` if there is none."""
     told: int = -1
-    """Height of the highest block that the events have connected; -1 for none."""
+    """Height of the highest block that the events have reported as connected, or -1 if there is none."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> EventLog:
-        """Parse the bytes in the database; None means that it contains no events.
+        """Parse the bytes in the database. None means that it contains no events.
 
         Raises FormatError unless the bytes are three numbers in their ranges.
         """
@@ -96,7 +99,7 @@ class EventLog(NamedTuple):
         return cls(first - 1, last, told)
 
     def __bytes__(self) -> bytes:
-        """Return the three numbers, 8 bytes LE each. The first one is `base` + 1."""
+        """Return the three numbers, 8 bytes LE each. The first is `base` + 1."""
         return b"".join(map(number, (self.base + 1, self.last, self.told)))
 
 
@@ -106,14 +109,14 @@ class EventRows:
     def __init__(
         self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path, account_id: Callable[[str], int | None]
     ) -> None:
-        """`account_id` returns the id of an account by its name, or None."""
+        """`account_id` returns the id of the account with a given name, or None."""
         self._db = db
         self._rows = rows
         self._path = path
         self._account_id = account_id
         self._log = EventLog()
-        self._count: int | None = None  # rows that are not foreign; None: not counted yet
-        self._foreign = deque[int]()  # numbers of foreign events, apart from the last ones of runs; as `_count`
+        self._count: int | None = None  # number of rows that are not foreign; None if they have not been counted yet
+        self._foreign = deque[int]()  # numbers of foreign events, except the last event of each run; None like `_count`
         self._is_changed = False
 
     @property
@@ -122,14 +125,16 @@ class EventRows:
         return self._log
 
     def verify(self) -> None:
-        """Raise StoreCorruptError unless the last row fits the range. Sums of rows are checked elsewhere."""
+        """Raise StoreCorruptError unless the last row is consistent with the range. Sums of rows are checked
+        elsewhere.
+        """
         try:
             log = EventLog.parse(self._rows.meta(_NAME))
         except FormatError as error:
             raise StoreCorruptError(f"{self._path}: {error}") from None
         (last,) = self._db.execute("SELECT max(sequence) FROM events").fetchone()
         if log.last != (log.base if last is None else last):
-            raise StoreCorruptError(f"{self._path}: the last event should be number {log.last}, but is {last}")
+            raise StoreCorruptError(f"{self._path}: the last event should be number {log.last}, but is number {last}")
         self.reset(log)
 
     def reset(self, log: EventLog) -> None:
@@ -151,7 +156,7 @@ class EventRows:
             account = None if event.account is None else self._account_id(event.account)
             rows.append((*event[:-1], account))
             if event.kind == RUN_STARTED:
-                self._count = None  # the event before it is the last one of its run
+                self._count = None  # the event before it is the last of its run
             elif self._count is not None and event.kind.startswith(FOREIGN):
                 self._foreign.append(event.sequence)
             elif self._count is not None:
@@ -172,7 +177,7 @@ class EventRows:
         self._is_changed = False
 
     def _counted(self) -> int:
-        """Look up the foreign events, and return the number of the others."""
+        """Look up the foreign events, and return the number of other events."""
         rows = "SELECT sequence, kind, lead(kind) OVER (ORDER BY sequence) AS next FROM events"
         foreign = f"SELECT sequence FROM ({rows}) WHERE {_IS_FOREIGN} AND next IS NOT ? ORDER BY sequence"
         self._foreign = deque(sequence for (sequence,) in self._db.execute(foreign, (RUN_STARTED,)))
@@ -180,7 +185,7 @@ class EventRows:
         return int(count)
 
     def _drop_oldest(self, least: int, most: int) -> int:
-        """Drop the `least` oldest events, and events that are too old, but at most `most`. Returns how many.
+        """Drop the `least` oldest events and other events that are too old, up to `most` in total. Returns how many.
 
         Foreign events before them are dropped with them and do not count.
         """
@@ -213,7 +218,7 @@ class EventRows:
         Args:
             since: Number of an event.
             limit: Largest number of events to return.
-            account: Id of an account, to return only the events of its matches, of blocks and of runs.
+            account: Id of an account, to return only events about its matches, and about blocks and runs.
         """
         return stored_events(self._db, self._path, self._log, since, limit, account)
 
@@ -224,7 +229,7 @@ class EventRows:
             return [_checked(self._path, row) for row in self._db.execute(query, (kind,))]
 
     def run_of(self, sequence: int) -> StoredEvent | None:
-        """Return the first event of the run that stored an event, or None. Raises the errors of `read`."""
+        """Return the first event of the run that stored an event, or None. Raises the same errors as `read`."""
         return run_of(self._db, self._path, self._log, sequence)
 
 
@@ -243,7 +248,8 @@ def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
         since: Number of an event.
 
     Raises:
-        EventGapError: `since` is not the number of an event or the one before the first, or later events were dropped.
+        EventGapError: `since` is neither the number of an event nor the number before the first, or later events were
+            dropped.
         ParameterError: `since` is negative or not a number.
     """
     check_number(since)
@@ -271,7 +277,7 @@ def _is_known(db: sqlite3.Connection, log: EventLog, since: int) -> bool:
 def stored_events(
     db: sqlite3.Connection, path: pathlib.Path, log: EventLog, since: int, limit: int, account: int | None = None
 ) -> list[StoredEvent]:
-    """Return up to `limit` events after number `since`, of the wallet or of one account.
+    """Return up to `limit` events after number `since`, for the wallet or for one account.
 
     Raises EventGapError and ParameterError as `check_since` does, and StoreCorruptError for a damaged row.
     """
@@ -286,7 +292,7 @@ def stored_events(
 
 
 def _checked(path: pathlib.Path, row: tuple[Any, ...]) -> StoredEvent:
-    """Return the event of a row with `_COLUMNS`. Raises StoreCorruptError if it is damaged."""
+    """Return the event in a row of `_COLUMNS`. Raises StoreCorruptError if it is damaged."""
     name, *columns, stated = row
     if stated != mark("events", columns):
         raise StoreCorruptError(f"{path}: a row in table events is damaged")

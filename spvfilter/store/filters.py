@@ -1,4 +1,4 @@
-"""Compact filters in the wallet's database: filter hashes of all blocks, filter headers, and any stored filters.
+"""Compact filters in the wallet's database: the filter hashes of all blocks, filter headers, and any stored filters.
 
 A row contains 2,000 filter hashes. Rows begin at heights that are multiples of 2,000, and only the last may be shorter.
 Filter headers are chained (BIP-157), and the last one is stored separately, which reveals any changed hash.
@@ -24,7 +24,7 @@ from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.sqlite import MarkedRows, translated
 
-_SIZE = 32  # bytes of a hash
+_SIZE = 32  # size of a hash in bytes
 _LAST = "filter header"  # key of the last filter header in the "meta" table
 
 
@@ -38,7 +38,7 @@ class CompactFilterBatch:
     hashes: Sequence[bytes] = ()
     """Filter hashes of the next blocks, 32 bytes each."""
     kept: Sequence[tuple[bytes, bytes]] = ()
-    """Filters to store, each as its hash and its bytes."""
+    """Filters to store, each given as its hash and its bytes."""
 
     def extended(self, change: CompactFilterBatch) -> CompactFilterBatch:
         """Return this batch followed by `change`, which must not have a `fork`."""
@@ -47,7 +47,7 @@ class CompactFilterBatch:
 
 @dataclass(slots=True)
 class _Row:
-    """Filter hashes of the blocks from height `first` on, and their filter headers once they are needed."""
+    """Filter hashes of the blocks starting at height `first`, and their filter headers once they are needed."""
 
     first: int
     hashes: bytes
@@ -58,7 +58,7 @@ class FilterState(NamedTuple):
     """The last filter header, and the rows below it."""
 
     height: int = -1
-    """Height of the last filter header; -1 for none."""
+    """Height of the last filter header, or -1 if there is none."""
     last: bytes = GENESIS_PREVIOUS_FILTER_HEADER
     """Last filter header, 32 bytes."""
     below: tuple[bytes, ...] = ()
@@ -67,7 +67,7 @@ class FilterState(NamedTuple):
 
 @public
 class CompactFilterRows:
-    """Filter hashes and filter headers of all blocks from the genesis block on, and the stored filters.
+    """Filter hashes and filter headers of all blocks, starting with the genesis block, and the stored filters.
 
     Only every 2,000th filter header and the most recently read row are kept in memory.
     """
@@ -81,11 +81,11 @@ class CompactFilterRows:
 
     @property
     def height(self) -> int:
-        """Height of the last filter header; -1 for none."""
+        """Height of the last filter header, or -1 if there is none."""
         return self._state.height
 
     def header_at(self, height: int) -> bytes:
-        """Return the filter header at a height, 32 bytes; 32 zero bytes at height -1."""
+        """Return the filter header at a height, 32 bytes. Height -1 has 32 zero bytes."""
         if height < 0:
             return GENESIS_PREVIOUS_FILTER_HEADER
         if height == self.height:
@@ -100,7 +100,7 @@ class CompactFilterRows:
         return [self.header_at(height) for height in range(first, last + 1)]
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all filter hashes, 32 bytes each, up to 2,000 in one item."""
+        """Yield all filter hashes, 32 bytes each, up to 2,000 of them in one item."""
         for first in range(0, self.height + 1, PER_ROW):
             yield self._hashes(first)
 
@@ -126,9 +126,9 @@ class CompactFilterRows:
             return self._db.execute("SELECT 1 FROM filters LIMIT 1").fetchone() is not None
 
     def kept(self, first: int, last: int) -> dict[int, bytes]:
-        """Return the stored filters from height `first` to height `last`, both inclusive, by height.
+        """Return the stored filters from height `first` to height `last`, both inclusive, keyed by height.
 
-        A stored filter whose hash is wrong is left out.
+        A stored filter whose hash is wrong is omitted.
         """
         found = {}
         for height, wanted in enumerate(self.hashes(first, last), first):
@@ -193,7 +193,7 @@ class CompactFilterRows:
         self.reset(FilterState(height, last, tuple(below)))
 
     def state(self) -> FilterState:
-        """Return the current state, for `reset`."""
+        """Return the current state, which `reset` can restore."""
         return self._state
 
     def reset(self, state: FilterState) -> None:
@@ -201,7 +201,9 @@ class CompactFilterRows:
         self._state, self._read = state, None
 
     def cut(self, height: int) -> None:
-        """Delete the filter hashes above a height, within a transaction. Raises ParameterError if it is below -1."""
+        """Delete the filter hashes above a height, within a transaction. Raises ParameterError if the height is below
+        -1.
+        """
         if height < self.height:
             self.write(CompactFilterBatch(fork=height))
 
@@ -218,7 +220,7 @@ class CompactFilterRows:
             self.reset(FilterState(first - 1, below[-1], below[:-1]))
             self._append(kept)
         if any(len(each) != _SIZE for each in batch.hashes):
-            raise ParameterError("filter hashes must be 32 bytes each")
+            raise ParameterError("each filter hash must be 32 bytes long")
         self._append(b"".join(batch.hashes))
         if batch.fork is not None or batch.hashes:
             self._rows.set_meta(_LAST, self._state.last if self.height >= 0 else None)

@@ -16,18 +16,18 @@ from spvfilter.kernel import header_hashes, linked_headers
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.store.sqlite import MarkedRows, translated
 
-PER_ROW = 2_000  # headers, as in a headers message; also filter hashes
+PER_ROW = 2_000  # number of headers, as in a headers message; also of filter hashes
 _TIP = "tip"  # key of the last header's hash in the "meta" table
 
 
 class HeaderRows:
-    """Headers from the genesis block on."""
+    """All headers, starting with the genesis block."""
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path
-        self.tip: int = -1  # height of the last header; -1 for none
+        self.tip: int = -1  # height of the last header, or -1 if there is none
 
     def verify(self) -> None:
         """Read and check all headers. Raises StoreCorruptError if a header was changed or is missing."""
@@ -45,7 +45,7 @@ class HeaderRows:
                 hashes = header_hashes(raw)
             except FormatError as error:
                 raise StoreCorruptError(
-                    f"{self._path}: the headers from height {first} on are malformed: {error.message}"
+                    f"{self._path}: the headers starting at height {first} are malformed: {error.message}"
                 ) from None
             linked = linked_headers(raw, hashes) if previous in (None, raw[4:36]) else 0
             if linked * HEADER_SIZE < len(raw):
@@ -57,12 +57,12 @@ class HeaderRows:
         self.tip = height
 
     def pieces(self, start: int) -> Iterator[bytes]:
-        """Yield the headers from height `start` on, 80 bytes each, up to 2,000 at a time."""
+        """Yield the headers starting at height `start`, 80 bytes each, up to 2,000 at a time."""
         for first in range(start - start % PER_ROW, self.tip + 1, PER_ROW):
             yield self._row(first)[HEADER_SIZE * max(0, start - first) :]
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
-        """Yield height and block hash of each header above height `fork`, from the tip down."""
+        """Yield the height and block hash of each header above height `fork`, from the tip down."""
         for first in range(self.tip - self.tip % PER_ROW, fork - PER_ROW, -PER_ROW):
             hashes = header_hashes(self._row(first))
             for height in range(first + len(hashes) // 32 - 1, max(first - 1, fork), -1):
@@ -79,7 +79,7 @@ class HeaderRows:
         Raises ParameterError if the height is below -1.
         """
         if height < -1:
-            raise ParameterError(f"the height to cut a chain at must be at least -1, not {height}")
+            raise ParameterError(f"the height at which to cut a chain must be at least -1, not {height}")
         first = height + 1 - (height + 1) % PER_ROW
         kept = self._row(first)[: HEADER_SIZE * (height + 1 - first)]
         self._db.execute("DELETE FROM headers WHERE first >= ?", (first,))
@@ -90,15 +90,16 @@ class HeaderRows:
     def append(self, headers: bytes) -> None:
         """Add the next headers, 80 bytes each, and the hash of the last one, within a transaction.
 
-        Raises ParameterError if the bytes are not whole headers, or do not follow the last header and each other.
+        Raises ParameterError if the bytes are not whole headers, or the headers do not follow the last one and one
+        another.
         """
         if len(headers) % HEADER_SIZE:
-            raise ParameterError(f"headers are {HEADER_SIZE} bytes each, so {len(headers)} bytes are not whole headers")
+            raise ParameterError(f"{len(headers)} bytes is not a whole number of {HEADER_SIZE}-byte headers")
         before = self._row(self.tip - self.tip % PER_ROW)[-HEADER_SIZE:] if self.tip >= 0 else b""
         if headers:
             every = before + headers
             if linked_headers(every, header_hashes(every)) * HEADER_SIZE < len(every):
-                raise ParameterError(f"the headers do not follow the header at height {self.tip}, or each other")
+                raise ParameterError(f"the headers do not follow the header at height {self.tip}, or one another")
         at = 0
         while at < len(headers):
             first = self.tip + 1 - (self.tip + 1) % PER_ROW

@@ -1,4 +1,4 @@
-"""Import compact filters from outside into the wallet's database, checking each against known filter headers.
+"""Import compact filters from elsewhere into the wallet's database, checking each against known filter headers.
 
 An import cannot make a search go wrong, because a search uses only filters that match the headers that peers agree on
 (see filters.py). The checks here report a wrong file immediately.
@@ -19,20 +19,20 @@ from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
 
 _BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes per transaction
-_NAMED = 20  # stale blocks listed by their hashes
+_NAMED = 20  # most stale blocks whose hashes are listed
 
 
 @public
 @dataclass(slots=True)
 class ImportCounts:
-    """Number of imported filters so far, by outcome."""
+    """Number of filters imported so far, by outcome."""
 
     kept: int = 0
     """Filters that were written to the database."""
     present: int = 0
     """Filters that were already in the database."""
     waiting: int = 0
-    """How many of `kept` and `present` cannot be used in a search yet, because their filter headers are unknown."""
+    """How many of `kept` and `present` cannot be used in a search yet because their filter headers are unknown."""
     stale: int = 0
     """Filters that were ignored because their blocks are not in the best chain."""
     stale_blocks: list[bytes] = field(default_factory=list)
@@ -55,9 +55,9 @@ class FilterImport:
         """Outcomes so far."""
         self._store = store
         self._chain = HeaderChain.restore(store.network, store.headers(1))
-        self._batch: dict[bytes, bytes] = {}  # by hash
+        self._batch: dict[bytes, bytes] = {}  # keyed by hash
         self._size = 0
-        self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the last filter taken
+        self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the last filter accepted
 
     def add(
         self,
@@ -137,7 +137,7 @@ class FilterImport:
             self._last = block, follows
 
     def flush(self) -> None:
-        """Commit the remaining filters, all or none. Raises StoreError."""
+        """Commit the remaining filters, either all or none. Raises StoreError."""
         if self._batch:
             self._store.commit(Batch(compact_filters=CompactFilterBatch(kept=list(self._batch.items()))))
             self.counts.kept += len(self._batch)

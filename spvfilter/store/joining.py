@@ -1,4 +1,4 @@
-"""Merge the keychains of a watch list and of a database: each side gets the keychains that it lacks."""
+"""Merge the keychains of a watch list and a database: each gets the keychains that it lacks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def take_keychains(
 ) -> None:
     """Give a watch list the windows and used indexes of stored keychains.
 
-    Keychains that the watch list lacks are added. With a descriptor, they derive more scripts; otherwise their windows
-    stay as they are.
+    Keychains that the watch list lacks are added. Keychains with a descriptor can derive more scripts; the windows of
+    all others stay as they are.
 
     Args:
         watch: The watch list.
-        stored: Keychains of the database.
-        numbers: Numbers of the watch list's entries by their row ids.
-        accounts: Names of the accounts by their row ids.
+        stored: Keychains in the database.
+        numbers: Numbers of the watch list's entries, keyed by row id.
+        accounts: Names of the accounts, keyed by row id.
 
     Raises:
         KeychainMismatchError: A keychain has a different descriptor or different scripts.
@@ -41,13 +41,13 @@ def take_keychains(
     """
     for each in stored:
         known = watch.windows.get(each.name)
-        if is_silent(known):  # its name is the address, whatever the spelling of the descriptor
+        if is_silent(known):  # its name is the address, however the descriptor is spelled
             _take_silent(known, each, watch.network)
             known.check_labels()
         elif known is not None and known.descriptor != each.descriptor:
             raise KeychainMismatchError(
-                f"keychain {each.name[:80]!r} {_made(each.descriptor)} in the database, but "
-                f"{_made(known.descriptor)} in the watch list: use another name, or another database"
+                f"keychain {each.name[:80]!r} {_made(each.descriptor)} in the database, but {_made(known.descriptor)}"
+                " in the watch list: use a different name, or a different database"
             )
         if each.silent is not None:
             _check_anchor(watch, each, numbers)
@@ -68,16 +68,16 @@ def take_spellings(
 ) -> dict[str, str]:
     """Rename keychains with a descriptor after the stored keychains that derive the same scripts.
 
-    A descriptor can be spelled in several ways. The spelling that the database saw first names the keychain, unless the
-    watch list's spelling gives more key origins.
+    A descriptor can be spelled in several ways. The spelling that was first stored in the database names the keychain,
+    unless the watch list's spelling includes more key origins.
 
     Args:
         watch: The watch list.
-        stored: Keychains of the database.
+        stored: Keychains in the database.
         entries: Rows of entries: id, kind, value and more.
 
     Returns:
-        The watch list's better spellings, by the names of the stored keychains.
+        The watch list's better spellings, keyed by the names of the stored keychains.
     """
     better: dict[str, str] = {}
     names = {each.name for each in stored}
@@ -114,15 +114,15 @@ def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accoun
     for chain in watch.keychains:
         if chain.account in known and chain.name not in known[chain.account]:
             raise ParameterError(
-                f"account {chain.account[:80]!r} has a different descriptor in the database than in the watch list: use"
-                " another name"
+                f"account {chain.account[:80]!r} has a different descriptor in the database than in the watch list:"
+                " use a different name"
             )
 
 
 def start_of(stored: StoredKeychain, searched: Searched) -> int:
     """Return the lowest block to search for all scripts of a stored keychain.
 
-    It is the start of the wallet, or a lower block that was searched for the keychain, whose account may be older.
+    This is the start of the wallet, or a lower block that was searched for the keychain, whose account may be older.
     """
     ranges = searched.ranges_of(stored.runs[0].entry) if stored.runs else ()
     return min([searched.start or 0, *(each.first for each in ranges)])
@@ -132,27 +132,27 @@ def check_account(stored: str | None, given: str | None, what: str) -> None:
     """Raise ParameterError unless the watch list and the database name the same account."""
     if stored is not None and given not in (None, stored):
         raise ParameterError(
-            f"a {what} belongs to account {stored[:80]!r} in the database, but to account {str(given)[:80]!r} in the "
-            "watch list. Use one name, or remove the account from the database first"
+            f"a {what} belongs to account {stored[:80]!r} in the database, but to account {str(given)[:80]!r} in the"
+            " watch list. Use the same name in both, or remove the account from the database first"
         )
 
 
 def add_keychains(
     watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int], accounts: Mapping[int, str]
 ) -> None:
-    """Like `take_keychains`, for a watch list without keychains. Unknown accounts are ignored."""
+    """Like `take_keychains`, but for a watch list without keychains. Unknown accounts are ignored."""
     for each in stored:
         made = _without_owner(each, watch.network, accounts.get(each.account or 0))
         watch.windows.restore(made, _window(each, numbers), each.used)
 
 
 def _window(stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[int, ...]]:
-    """Return the numbers of the entries of each index of a stored window."""
+    """Return, for each index of a stored window, the numbers of its entries."""
     return [tuple(map(numbers.__getitem__, rows)) for rows in stored.rows()]
 
 
 def inherited(stored: Sequence[StoredKeychain]) -> tuple[dict[int, str], dict[int, int]]:
-    """Return the label and the account that each entry inherits from its keychains, by its row id."""
+    """Return the labels, and the accounts, that entries inherit from their keychains, both keyed by row id."""
     labels: dict[int, str] = {}
     accounts: dict[int, int] = {}
     for each in reversed(stored):  # the first keychain of an entry counts
@@ -172,14 +172,14 @@ def keep_keychains(
     ids: Sequence[int],
     accounts: Mapping[str, int],
 ) -> None:
-    """Store the keychains of a watch list, their used indexes and the new parts of their windows.
+    """Store the keychains of a watch list, their used indexes, and the new parts of their windows.
 
     Args:
-        rows: Tables of keychains.
+        rows: The tables of keychains.
         watch: The watch list.
-        stored: Keychains of the database.
-        ids: Row ids of the watch list's entries, by the number of the entry.
-        accounts: Ids of the accounts by their names.
+        stored: Keychains in the database.
+        ids: Row ids of the watch list's entries, indexed by entry number.
+        accounts: Ids of the accounts, keyed by name.
     """
     known = {each.name: each for each in stored}
     windows = {each.name: 0 if (there := known.get(each.name)) is None else there.window for each in watch.keychains}
@@ -215,13 +215,13 @@ def take_outputs(
     numbers: Mapping[int, int],
     outputs: Mapping[int, tuple[int | None, bytes]],
 ) -> None:
-    """Give the sp() keychains the payments that the database knows.
+    """Give the sp() keychains the payments that are in the database.
 
     Args:
-        watch: The watch list, with the keychains.
-        stored: Keychains of the database.
-        numbers: Numbers of the watch list's entries by their row ids.
-        outputs: Label and tweak of each payment, by the row id of its script.
+        watch: The watch list that contains the keychains.
+        stored: Keychains in the database.
+        numbers: Numbers of the watch list's entries, keyed by row id.
+        outputs: Label and tweak of each payment, keyed by the row id of its script.
     """
     for each in stored:
         if is_silent(keychain := watch.windows.get(each.name)):
@@ -233,7 +233,7 @@ def take_outputs(
 
 
 def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeychain]:
-    """Return the sp() keychains that have labels in the watch list for which blocks were not searched.
+    """Return the sp() keychains that have labels in the watch list for which blocks have not been searched.
 
     Labels that were only revealed need no search, because nobody knew their addresses before.
     """
@@ -248,7 +248,7 @@ def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeyc
 
 
 def _take_silent(keychain: silentkeychain.SilentKeychain, stored: StoredKeychain, network: Network) -> None:
-    """Give an sp() keychain the labels of a stored one, and the descriptor if it gives more key origins."""
+    """Give an sp() keychain a stored one's labels, and its descriptor if that includes more key origins."""
     assert stored.silent is not None
     if origins_in(stored.descriptor) > origins_in(keychain.descriptor):
         keychain.silent = _parsed(stored.silent, network)
@@ -308,12 +308,12 @@ def _made(descriptor: str | None) -> str:
 def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[int, ...]]) -> None:
     """Check that a keychain derives the scripts of a stored window. Raises KeychainMismatchError.
 
-    The check covers all scripts that the keychain already has, and three of the others. `window` contains the entries
-    of each index.
+    The check covers all scripts that the keychain has already derived, and three of the others. `window` contains the
+    entries of each index.
     """
     both, entry = min(known.end, len(window)), watch.table.entry
     wrong = watch.windows.first_foreign(known.name, window[:both])
-    if wrong is None and both < len(window):  # a check of all scripts would take as long as deriving the window
+    if wrong is None and both < len(window):  # checking all scripts would take as long as deriving the window
         others = {both, (both + len(window)) // 2, len(window) - 1}
         scripts = {index: {entry(each)[1] for each in window[index]} for index in others}
         wrong = next((index for index in sorted(others) if set(known.scripts(index)) != scripts[index]), None)
@@ -321,7 +321,7 @@ def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[int
         how = "the function" if known.descriptor is None else "the installed libwally"
         raise KeychainMismatchError(
             f"keychain {known.name[:80]!r}: {how} derives a script for index {wrong} that differs from the one in the"
-            " database: the database belongs to another wallet, or the derivation has changed"
+            " database: the database belongs to a different wallet, or the derivation has changed"
         )
 
 
@@ -358,7 +358,7 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
 
 
 def _parsed(keys: SilentKeys, network: Network) -> silent.SilentDescriptor:
-    """Parse a stored sp() descriptor. Raises StoreCorruptError, and ParameterError if the extra is missing."""
+    """Parse a stored sp() descriptor. Raises StoreCorruptError, or ParameterError if the extra is not installed."""
     curve.library()
     try:
         return silent.parse_silent(keys.secret, network)
@@ -387,4 +387,4 @@ def _silent_without_owner(
 
 
 def _underivable(what: str, index: int) -> tuple[bytes, ...]:
-    raise KeychainError(f"the script at index {index} is needed now, but cannot be derived: {what}")
+    raise KeychainError(f"cannot derive the script at index {index}, which the window must contain: {what}")

@@ -1,8 +1,8 @@
 """Keychains in the wallet's database: their windows, used indexes and entries.
 
 The entries of a window are stored as runs: consecutive indexes whose scripts have consecutive ids. Each time a window
-grows, one run is added. The client can therefore restore a window without deriving it, and readers of the database know
-the next address without a library.
+grows, one run is added. The client can therefore restore a window without deriving it, and programs that read the
+database can find the next address without a descriptor library.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class IndexRun(NamedTuple):
     indexes: int
     """Number of indexes."""
     scripts: int
-    """Number of scripts of each index."""
+    """Number of scripts per index."""
 
     def places(self) -> Iterable[tuple[int, int]]:
         """Return the index and the row id of each entry."""
@@ -54,7 +54,7 @@ class IndexRun(NamedTuple):
 
 
 def runs_of(places: Iterable[tuple[int, int]]) -> list[IndexRun]:
-    """Combine entries, each an index and a row id, into runs."""
+    """Combine entries, each given as an index and a row id, into runs."""
     runs: list[list[int]] = []  # the fields of each run
     for index, group in groupby(sorted(set(places)), key=lambda place: place[0]):
         ids = [row for _, row in group]
@@ -77,29 +77,29 @@ class KeychainChange(NamedTuple):
     used: Sequence[int] = ()
     """Indexes that have become used."""
     window: int | None = None
-    """New end of the window; None if it has not moved."""
+    """New end of the window, or None if it has not moved."""
     places: Sequence[tuple[int, int]] = ()
     """Index and row id of each entry that is new in the window."""
     revealed: int | None = None
-    """New end of the revealed indexes; None if no index was revealed."""
+    """New end of the revealed indexes, or None if no index was revealed."""
     exclusive: bool | None = None
-    """True if the program promises that no other program or database reveals its addresses; None for no change."""
+    """True if the program promises that no other program or database reveals its addresses. None for no change."""
 
 
 @public
 class NewKeychain(NamedTuple):
-    """A keychain that is new to the database. A `KeychainChange` in the same batch gives its window."""
+    """A keychain that is new to the database. A `KeychainChange` in the same batch sets its window."""
 
     name: str
     """Name of the keychain."""
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor; None if one of the program's functions derives the scripts."""
+    """Descriptor, or None if one of the program's functions derives the scripts."""
     lookahead: int
     """Number of indexes to watch after the last used one."""
     size: int
-    """Number of indexes of the keychain."""
+    """Number of indexes in the keychain."""
 
 
 @public
@@ -107,9 +107,9 @@ class SilentKeys(NamedTuple):
     """The secrets and labels of an sp() keychain, as the database stores them."""
 
     secret: str = ""
-    """Descriptor with the private scan key."""
+    """The descriptor, which contains the private scan key."""
     labels: Mapping[int, str | None] = {}
-    """Declared labels by number, each with its text, if any."""
+    """Declared labels, keyed by number, with their text, if any."""
     depth: int = 0
     """Labels up to this number are searched for."""
 
@@ -117,7 +117,7 @@ class SilentKeys(NamedTuple):
         return f"SilentKeys(labels={len(self.labels)}, depth={self.depth})"
 
     def encoded(self) -> tuple[str, str, int]:
-        """Return the values of the row."""
+        """Return the values for a row."""
         labels = [[number, text] for number, text in sorted(self.labels.items())]
         return self.secret, json.dumps(labels, separators=(",", ":")), self.depth
 
@@ -145,11 +145,11 @@ class StoredKeychain(NamedTuple):
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor; None if one of the program's functions derives the scripts."""
+    """Descriptor, or None if one of the program's functions derives the scripts."""
     lookahead: int
     """Number of indexes to watch after the last used one."""
     size: int
-    """Number of indexes of the keychain."""
+    """Number of indexes in the keychain."""
     window: int
     """Number of watched indexes."""
     used: frozenset[int]
@@ -157,13 +157,13 @@ class StoredKeychain(NamedTuple):
     runs: tuple[IndexRun, ...]
     """Runs of the window, in ascending order."""
     revealed: int = 0
-    """First index after the highest revealed one; 0 if none was revealed."""
+    """First index after the highest revealed one, or 0 if none has been revealed."""
     exclusive: bool = False
     """True if the program has promised that no other program or database reveals its addresses."""
     account: int | None = None
-    """Id of its account; None if it belongs to no account."""
+    """Id of its account, or None if it belongs to no account."""
     silent: SilentKeys | None = None
-    """Secrets and labels of an sp() keychain; None for any other."""
+    """Secrets and labels of an sp() keychain, or None for any other keychain."""
 
     @property
     def entries(self) -> set[int]:
@@ -171,11 +171,11 @@ class StoredKeychain(NamedTuple):
         return {row for run in self.runs for _, row in run.places()}
 
     def rows(self) -> list[tuple[int, ...]]:
-        """Return the row ids of each index, from index 0 up to the first one without entries."""
+        """Return the row ids of each index, from index 0 up to the first index without entries."""
         ordered: list[tuple[int, ...]] = []
         for run in self.runs:
             if run.first != len(ordered):
-                break  # several runs have the same index, or an index is missing
+                break  # several runs contain the same index, or an index is missing
             ids = iter(range(run.entry, run.entry + run.indexes * run.scripts))
             ordered += zip(*[ids] * run.scripts, strict=True)
         else:
@@ -238,7 +238,7 @@ class KeychainRows:
         return found
 
     def _revealed(self) -> dict[int, tuple[int, bool]]:
-        """Return the end of the revealed indexes and the `exclusive` flag, by the row id of the keychain."""
+        """Return the end of the revealed indexes and the `exclusive` flag, keyed by the row id of the keychain."""
         rows = {
             identity: rest for identity, *rest in self._db.execute("SELECT keychain, next, exclusive FROM revealed")
         }
@@ -281,13 +281,13 @@ class KeychainRows:
             self._replace(row, (row[0], *new, row[6], account))
 
     def respell(self, names: Mapping[str, str]) -> None:
-        """Respell the descriptors that name stored keychains, given by their old names."""
+        """Respell the descriptors that name stored keychains. `names` maps old names to new ones."""
         for old, new in names.items():
             row = self._stored(old)
             self._replace(row, (row[0], new, row[2], new, *row[4:]))
 
     def claim(self, name: str, account: int | None) -> None:
-        """Put a stored keychain into an account."""
+        """Move a stored keychain to an account."""
         row = self._stored(name)
         self._replace(row, (*row[:7], account))
 
@@ -297,7 +297,7 @@ class KeychainRows:
         self._replace(row, (*row[:2], label, *row[3:]))
 
     def keep_revealed_of(self, account: int) -> None:
-        """Before an account's entries are removed, save the scripts that its keychains have revealed."""
+        """Save the scripts that an account's keychains have revealed. Call this before its entries are removed."""
         query = (
             "SELECT DISTINCT watch.value FROM keychains JOIN runs ON runs.keychain = keychains.id AND runs.first < ?"
             " JOIN watch ON watch.id >= runs.entry AND watch.id < runs.entry + (? - runs.first) * runs.scripts"
@@ -333,7 +333,7 @@ class KeychainRows:
         self._rows.put("sp_keys", (owner, *keys.encoded()), "keychain = ?", (owner,))
 
     def outputs(self) -> dict[int, tuple[int | None, bytes]]:
-        """Return the label and tweak of each silent payment found, by the row id of its script."""
+        """Return the label and tweak of each silent payment found, keyed by the row id of its script."""
         return {row: (label, tweak) for row, tweak, label in self._db.execute(_SILENT_OUTPUTS)}
 
     def put_output(self, row: int, label: int | None, tweak: bytes) -> None:
@@ -357,7 +357,7 @@ class KeychainRows:
         return row
 
     def change(self, change: KeychainChange) -> None:
-        """Store used indexes and a new end of the window."""
+        """Store used indexes and the new end of the window."""
         row = self._stored(change.name)
         owner = row[0]
         for index in change.used:
@@ -384,13 +384,15 @@ class KeychainRows:
             self._rows.insert("revealed", (identity, *after))
 
     def revealed_by(self, scripts: Iterable[bytes]) -> int:
-        """Return the end of a keychain's revealed indexes, even if it was removed, given its scripts at index 0."""
+        """Return the index after a keychain's last revealed one, or 0. The keychain is identified by its scripts at
+        index 0, so this also works after it has been removed.
+        """
         query = "SELECT next FROM revealed WHERE keychain = ?"
         row = self._db.execute(query, (identity_of(scripts),)).fetchone()
         return 0 if row is None else int(row[0])
 
     def keep_revealed(self, rows: Iterable[tuple[bytes, int]]) -> None:
-        """Store the identities of keychains and their revealed indexes, saved from a damaged database.
+        """Store the identities of keychains and their revealed indexes, which were salvaged from a damaged database.
 
         The keychains do not stay exclusive, because more addresses may have been revealed since the damaged database
         was written.
@@ -400,7 +402,7 @@ class KeychainRows:
 
 
 def _complete(run: IndexRun, present: Collection[int]) -> int:
-    """Count the indexes of a run before the first missing entry."""
+    """Return how many indexes of a run come before the first missing entry."""
     size = run.indexes * run.scripts
     ids = range(run.entry, run.entry + size)
     return next((at for at, row in enumerate(ids) if row not in present), size) // run.scripts

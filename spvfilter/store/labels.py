@@ -54,7 +54,7 @@ class _Row(NamedTuple):
 
 
 def _made(*fields: Any) -> Label:
-    """Return a label from values of a row. Raises ValueError for a damaged row."""
+    """Create a label from the values of a row. Raises ValueError for a damaged row."""
     try:
         return Label(*fields)
     except ParameterError as error:
@@ -62,7 +62,7 @@ def _made(*fields: Any) -> Label:
 
 
 def script_of(label: Label, network: Network) -> bytes | None:
-    """Return the script of the address that a label is for, if the label belongs to an entry of the watch list.
+    """Return the script of the address that a label is for, if the label can belong to an entry of the watch list.
 
     Returns None for other types of records, for a record with an origin, and for another network's address.
     """
@@ -93,9 +93,9 @@ class LabelRows:
         self._network = network
 
     def write(self, labels: Iterable[Label]) -> dict[int, str]:
-        """Store labels, and return those of watch list entries, by their row ids.
+        """Store labels, and return those of watch list entries, keyed by row id.
 
-        A later label replaces an earlier one for the same record. An empty text removes the label.
+        A later label replaces an earlier one for the same record. An empty label removes it.
         """
         labels = list(labels)
         entries = self._entries({script for each in labels if (script := script_of(each, self._network)) is not None})
@@ -118,7 +118,7 @@ class LabelRows:
         return {script: row for script, row in rows if script in scripts}
 
     def _merge(self, new: Label, ref: str, label: str | None) -> None:
-        """Write a record. Fields that it lacks keep their values."""
+        """Write a record. Fields that it lacks keep their stored values."""
         key = new.type, ref, new.origin or ""
         query = "SELECT type, ref, origin, label, other FROM labels WHERE type = ? AND ref = ? AND origin = ?"
         found = self._db.execute(query, key).fetchone()
@@ -142,7 +142,7 @@ class LabelRows:
             self._rows.insert("frozen", (outpoint,))
 
     def waiting(self) -> dict[bytes, str]:
-        """Return the labels of addresses that were not watched when the labels were imported, by script."""
+        """Return the labels of addresses that were not watched when the labels were imported, keyed by script."""
         query = "SELECT type, ref, origin, label, other FROM labels WHERE type = 'addr' AND origin = ''"
         found: dict[bytes, str] = {}
         for row in map(_Row._make, self._db.execute(query)):
@@ -152,7 +152,7 @@ class LabelRows:
         return found
 
     def waiting_for(self, scripts: Iterable[bytes]) -> list[Label]:
-        """Return the imported labels that wait for addresses with these scripts to be watched."""
+        """Return the imported labels that have been waiting for addresses with these scripts to be watched."""
         query = "SELECT label FROM labels WHERE type = 'addr' AND origin = '' AND ref = ? AND label IS NOT NULL"
         found: list[Label] = []
         for script in scripts:
@@ -161,7 +161,7 @@ class LabelRows:
         return found
 
     def joined(self, script: bytes) -> None:
-        """Remove the waiting label of an address, because its entry now has, or had, a label."""
+        """Remove the waiting label of an address, because its entry now has a label, or has had one."""
         if (address := script_to_address(script, self._network)) is not None:
             self._merge(Label("addr", address), address, "")
 
@@ -186,7 +186,7 @@ def stored_labels(checked: Checked, network: Network) -> Iterator[Label]:
 
 
 def _entry_labels(checked: Checked, network: Network) -> Iterator[tuple[str, str]]:
-    """Yield the address and the label of each entry that has a label of its own, not only that of its keychain."""
+    """Yield the address and the label of each entry that has its own label, not just that of its keychain."""
     places = EntryPlaces(checked)
     keychains = {name: label for _, name, label, *_ in checked("keychains", "FROM keychains", ())}
     where = "FROM watch WHERE kind = ? AND label IS NOT NULL"

@@ -1,7 +1,8 @@
-"""Ledger: stores a wallet's matches and transactions, and the values that are computed from them.
+"""Ledger: stores a wallet's matches and transactions, and the values computed from them.
 
 Computed values are unspent coins, net values, labels and totals. A commit updates them for each coin and transaction
-that it changes. Reading a balance then takes three numbers, and a page of the history is a range of an index.
+that it changes. Reading a balance therefore means reading a few numbers, and a page of the history is a range of an
+index.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
 
 UNCONFIRMED_PLACE = 1 << 62
-"""First place of unconfirmed transactions in the history, above those of all blocks."""
+"""First place of unconfirmed transactions in the history, above the places of all blocks."""
 NOT_LISTED = -1
 """Place of a transaction that is not shown in the history."""
 WAITING_PLACE = -2
-"""Place of a matching foreign transaction that is not shown in the history, because it is waiting."""
+"""Place of a matching foreign transaction that is not shown in the history because it is waiting."""
 _MASK = (1 << 32) - 1
 """Highest position in a block."""
 _OF_TX = (  # matches, each with the label and the account of its entry
@@ -47,7 +48,7 @@ class TxStatus(StrEnum):
     CONFIRMED = "confirmed"
     """A block of the best chain contains it."""
     PENDING = "pending"
-    """Unconfirmed. It counts in `Balance.pending_in` and `Balance.pending_out`."""
+    """It is unconfirmed, and counts in `Balance.pending_in` and `Balance.pending_out`."""
     REPLACED = "replaced"
     """A later unconfirmed transaction replaced it or one of its ancestors. A block may still confirm it."""
     CONFLICTED = "conflicted"
@@ -55,7 +56,7 @@ class TxStatus(StrEnum):
     ABANDONED = "abandoned"
     """The user abandoned it or one of its ancestors. A block may still confirm it."""
     EXPIRED = "expired"
-    """The transaction remained unconfirmed for 336 hours."""
+    """It remained unconfirmed for 336 hours."""
     REFUSED = "refused"
     """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
     WAITING = "waiting"
@@ -82,9 +83,9 @@ class StoredMatch(NamedTuple):
     hit: Hit
     """The output or input that matches."""
     block_hash: bytes | None
-    """Block hash, 32 bytes in wire order; None while it is unconfirmed."""
+    """Block hash, 32 bytes in wire order. None while the match is unconfirmed."""
     height: int | None
-    """Height of the block; None while it is unconfirmed."""
+    """Height of the block. None while the match is unconfirmed."""
     completeness: Completeness
     """How certain it is that no match in the block is missing."""
     time: int | None = None
@@ -92,7 +93,7 @@ class StoredMatch(NamedTuple):
 
 
 def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
-    """Return the completeness of a row as an enum. Raises StoreCorruptError if it is unknown."""
+    """Return the completeness in a row as an enum. Raises StoreCorruptError if it is unknown."""
     try:
         return Completeness(text)
     except ValueError:
@@ -108,36 +109,36 @@ class StoredTx(NamedTuple):
     status: TxStatus
     """Status of the transaction."""
     broadcast_seq: int | None
-    """Number of the wallet's latest broadcast of it, ascending in time; None for a foreign transaction."""
+    """Number of the wallet's latest broadcast of it. Numbers increase with time. None for a foreign transaction."""
     first_seen: int | None = None
-    """When it was first seen unconfirmed (Unix time); None if it was first seen in a block.
+    """When it was first seen unconfirmed (Unix time). None if it was first seen in a block.
     """
     first_height: int = 0
     """The searched height at that time."""
     expires_at: int = 0
     """When it expires unless a block contains it (Unix time)."""
     last_seen: int = 0
-    """Number of the latest recorded observation, from the same counter as broadcasts; 0 if it was never observed."""
+    """Number of the latest recorded observation, from the same counter as broadcasts. 0 if it was never observed."""
     dropped: str | None = None
     """Why the wallet dropped it: abandoned, rejected or expired. None if it did not."""
     dropped_seq: int = 0
     """Number of the drop, from the same counter."""
     block_hash: bytes | None = None
-    """Hash of its block in the best chain, 32 bytes in wire order; None if it is not in a block."""
+    """Hash of its block in the best chain, 32 bytes in wire order. None if it is not in a block."""
     height: int | None = None
     """Height of this block."""
     position: int | None = None
-    """Position in this block, from 0."""
+    """Position in this block, starting at 0."""
     conflicts_with: bytes | None = None
     """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     is_listed: bool = True
     """True if the history shows it. Other rows only affect the status of listed transactions."""
     hits: tuple[Hit, ...] = ()
-    """Its matches, if it does not count toward the balance. Not stored."""
+    """Its matches, if it does not count toward the balance. They are not stored here."""
     signatures: str = "unknown"
     """Whether its signatures for the wallet's coins were verified: valid or unknown."""
     counts_since: int | None = None
-    """Number of the observation or block since which it may count, from the same counter; None if it is waiting."""
+    """Number, from the same counter, of the observation or block since which it may count. None if it is waiting."""
     announced_by: str = ""
     """Network groups that announced it before it counted, one per line."""
     was_requested: bool = False
@@ -145,9 +146,9 @@ class StoredTx(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Place in the history, ascending: by height and position, then unconfirmed ones by when they were first seen.
-
-        A transaction that never confirmed is placed above the block that was the tip when it was first seen.
+        """Sort key of the transaction in the history. Transactions in blocks are sorted by height and position. Open
+        ones come after them, in the order in which they were first seen. A transaction that ended without being
+        confirmed comes right after the block that was the tip when it was first seen.
         """
         if not self.is_listed:
             return WAITING_PLACE if self.status is TxStatus.WAITING and self.hits else NOT_LISTED
@@ -166,7 +167,7 @@ def place_of(height: int, position: int) -> int:
 def kept_transactions(
     rows: Callable[[str, tuple[object, ...]], Iterable[tuple[Any, ...]]], above: int, own_above: int | None = None
 ) -> dict[bytes, StoredTx]:
-    """Return transactions by txid: all that are not in a block, and confirmed ones above a height.
+    """Return, keyed by txid, all transactions that are not in a block, and confirmed ones above a height.
 
     The result also includes two kinds of deeper confirmed transactions:
 
@@ -174,7 +175,7 @@ def kept_transactions(
     - A child of one of the wallet's own transactions that no block is known to contain: the child confirms its parent.
 
     Args:
-        rows: Function that returns the rows of the "transactions" table selected by an SQL condition with values.
+        rows: Function that returns the rows of the "transactions" table that meet an SQL condition with these values.
         above: The height.
         own_above: A lower height, used for transactions that this wallet broadcast.
     """
@@ -199,18 +200,18 @@ class Totals(NamedTuple):
     """Sums over the unspent coins, in satoshi."""
 
     confirmed: int = 0
-    """Sum of the outputs in blocks."""
+    """Sum of the unspent outputs in blocks."""
     pending_in: int = 0
-    """Sum of unspent outputs of unconfirmed transactions."""
+    """Sum of the unspent outputs of unconfirmed transactions."""
     pending_out: int = 0
-    """Sum of outputs in blocks that an unconfirmed transaction spends."""
+    """Sum of the outputs in blocks that an unconfirmed transaction spends."""
     trusted: int = 0
     """The part of `pending_in` from the wallet's own transactions whose inputs are all its own."""
 
     def plus(
         self, value: int, height: int | None, spender: bytes | None, times: int = 1, *, is_trusted: bool = False
     ) -> Totals:
-        """Return the totals after adding (`times` 1) or removing (`times` -1) a coin."""
+        """Return the totals after adding a coin (if `times` is 1) or removing it (-1)."""
         value *= times
         if height is None and spender is not None:
             return self
@@ -224,7 +225,7 @@ class Totals(NamedTuple):
     def parse(cls, raw: bytes | None) -> Totals:
         """Parse the bytes in the database. They are decimal, because fake payments can add up to more than 64 bits.
 
-        Totals of zero are stored as empty or missing, whether or not there were coins before.
+        Totals of zero are stored as empty or missing values, whether or not there were coins before.
         """
         return cls(*map(int, (raw or b"").split()))
 
@@ -241,13 +242,14 @@ class Ledger:
         self._path = path
         self._accounts = accounts
         self._totals: dict[int | None, Totals] = {}
-        """Totals of the wallet (None), and of each account by its id."""
+        """Totals of the wallet (under None), and of each account (under its id)."""
         self._before: dict[int | None, Totals | None] = {}
-        """Earlier totals of the accounts whose totals the commit has changed; None for an account without any."""
+        """Earlier totals of the accounts whose totals the commit has changed. None for an account that had none."""
         self._unwritten: dict[int | None, Totals] = {}
-        """Totals in the database, of the accounts whose totals have changed since `settle`."""
+        """The stored totals of the accounts whose totals have changed since `settle`."""
         self._coins: dict[bytes, None] = {}  # outpoints that the commit changes
-        self._txs: dict[bytes, StoredTx | None] = {}  # transactions that the commit writes, by txid; None deletes one
+        # transactions that the commit writes, keyed by txid; None deletes one
+        self._txs: dict[bytes, StoredTx | None] = {}
         self._touched: dict[bytes, None] = {}  # txids whose matches or labels the commit changes
 
     def begin(self) -> None:
@@ -305,7 +307,7 @@ class Ledger:
             self._txs.setdefault(txid, None)
 
     def withdraw(self, identity: tuple[bool, bytes, int]) -> None:
-        """Remove a match (spend, txid, n)."""
+        """Remove a match, given as (spend, txid, n)."""
         row = self._db.execute(
             "SELECT outpoint FROM matches WHERE spend = ? AND txid = ? AND n = ?", identity
         ).fetchone()
@@ -347,8 +349,8 @@ class Ledger:
     # At its end
 
     def settle(self) -> None:
-        """Store the values that follow from the changes."""
-        for outpoint in self._coins:  # the account of a spend is that of its output
+        """Compute and store the values that depend on the changes."""
+        for outpoint in self._coins:  # a spend belongs to the account of the output that it spends
             query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1"
             self._touched.update((txid, None) for (txid,) in self._db.execute(query, (outpoint,)))
         for txid in dict.fromkeys([*self._txs, *self._touched]):
@@ -395,13 +397,13 @@ class Ledger:
             self._count(row, 1)
 
     def _is_trusted(self, txid: bytes) -> bool:
-        """Return True if the wallet broadcast a transaction, and all its inputs spend coins of the wallet."""
+        """Return True if the wallet broadcast a transaction, and all its inputs spend the wallet's coins."""
         query = "SELECT broadcast_seq IS NOT NULL AND fee IS NOT NULL FROM transactions WHERE txid = ?"
         row = self._db.execute(query, (txid,)).fetchone()
         return row is not None and bool(row[0])
 
     def _count(self, row: tuple[Any, ...], times: int) -> None:
-        """Add a row of `unspent` to the totals of the wallet and of its account (`times` 1), or remove it (-1)."""
+        """Add a row of `unspent` to the totals of the wallet and its account (if `times` is 1), or subtract it (-1)."""
         _, _, value, _, height, _, spender, _, trusted, account = row
         for each in {None, account}:
             before = self._totals.get(each, Totals())
@@ -422,7 +424,7 @@ class Ledger:
             self._rows.remove("transactions", "txid = ?", (txid,))
             self._rows.remove("branches", "txid = ?", (txid,))
             return
-        if old is not None and tx is not old and old.status is tx.status is TxStatus.CONFIRMED:  # of a deep block
+        if old is not None and tx is not old and old.status is tx.status is TxStatus.CONFIRMED:  # in a deep block
             tx = tx._replace(
                 raw=tx.raw if old.broadcast_seq is None else old.raw,
                 broadcast_seq=max((old.broadcast_seq or 0), (tx.broadcast_seq or 0)) or None,
@@ -465,7 +467,7 @@ class Ledger:
     def _effect_of(
         self, spend: int, value: int, entry: int, outpoint: bytes, label: str | None, account: int | None
     ) -> MatchEffect:
-        """Return the contribution of a match to its transaction. A spend belongs to the account of its output."""
+        """Return the contribution of a match to its transaction. A spend belongs to the account of the spent output."""
         if spend:
             query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0"
             (owner,) = self._db.execute(query, (outpoint,)).fetchone() or (entry,)

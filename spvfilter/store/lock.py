@@ -1,4 +1,4 @@
-"""WriterLock: keeps a second writer out of a wallet's database. The lock file names the process that holds it.
+"""WriterLock: keeps a second writer out of a wallet's database. The lock file names the process that holds the lock.
 
 SQLite's own exclusive lock would keep readers out as well. The lock also refuses a second writer in the same process.
 """
@@ -16,12 +16,12 @@ SUFFIX = "-lock"
 
 
 class WriterLock(FileLock):
-    """Held from `take` to `release`."""
+    """A lock that is held from `take` until `release`."""
 
     @classmethod
     def take(cls, database: Path) -> Self:
         """Take the lock for a database. Raises StoreLockedError and OSError."""
-        # links to the file have the same lock; Path.resolve would raise RuntimeError for a link to itself
+        # links to the file share its lock; Path.resolve would raise RuntimeError for a link to itself
         real = Path(os.path.realpath(database))
         try:
             return super().take(real.with_name(real.name + SUFFIX))

@@ -15,12 +15,12 @@ from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.schema import MARKED, SCHEMA_VERSION, STRICT_STATEMENTS, TABLES, check_row, row_name
 from spvfilter.store.sqlite import MarkedRows
 
-Row = dict[str, Any]  # values by column
+Row = dict[str, Any]  # values, keyed by column
 
 TRANSACTION_6 = (
     *("txid", "raw", "status", "own", "seen", "since", "block", "height", "position", "rival", "place", "net", "fee"),
 )
-COLUMNS_6: Mapping[str, str] = {  # columns of version 6 that the marks of a table cover
+COLUMNS_6: Mapping[str, str] = {  # the columns of version 6 that a table's marks cover
     "meta": "key, value",
     "watch": "id, kind, value, label",
     "keychains": "id, name, label, descriptor, lookahead, size, window",
@@ -41,11 +41,11 @@ FIRST_VALUES: Mapping[str, Row] = {
     "events": {"account": None},
     "transactions": {"signatures": "unknown", "counts_since": None, "announced_by": "", "was_requested": 0},
 }
-"""Values that older rows get in columns added after 0.2.0. `rebuild` also uses them."""
+"""The values that older rows get in columns added after 0.2.0. `rebuild` also uses these."""
 
 
 def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
-    """Bring a database from a schema version to the current one. The caller holds the writer's lock.
+    """Migrate a database from this schema version to the current one. The caller must hold the writer's lock.
 
     Raises:
         StoreCorruptError: A row is damaged or contains a value that the new schema does not allow. The file is
@@ -65,11 +65,11 @@ def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
             raise
 
 
-# Version 6 (0.2.0) to the current one: STRICT tables, accounts, labels, merkle branches, evidence for transactions
+# From version 6 (0.2.0) to the current one: STRICT tables, accounts, labels, merkle branches, evidence for transactions
 
 
 def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Copy every table of version 6 into a STRICT one, apart from addresses and compact filters.
+    """Copy every table of version 6 into a STRICT one, except addresses and compact filters.
 
     Tables that version 6 lacks stay empty. No entry belongs to an account: `add_account` adopts keychains.
     """
@@ -108,7 +108,7 @@ def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
 
 
 _ORDER_6 = sorted(COLUMNS_6, key="unspent".__eq__)
-"""Tables of version 6. Coins come last: the new rows of transactions say which coins are trusted."""
+"""The tables of version 6. Coins come last, because the new rows of transactions say which coins are trusted."""
 
 
 def _is_trusted(db: sqlite3.Connection, coin: Row) -> bool:
@@ -121,17 +121,19 @@ def _is_trusted(db: sqlite3.Connection, coin: Row) -> bool:
 
 
 def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the facts of transactions, whose status version 6 stored.
+    """Yield the facts about transactions. Version 6 stored their status instead.
 
     Their order gives the numbers of observations and broadcasts. A conflict with a transaction that version 6 did not
-    store becomes a drop: the books cannot compute it any more.
+    store becomes a drop, because the books can no longer compute it.
     """
     order = {"replaced": 1, "pending": 2, "confirmed": 3}
     known = {row["txid"]: row for row in rows}
     own = {txid for txid, row in known.items() if row["own"]}
 
     def by_broadcast(row: Row) -> tuple[object, ...]:
-        """Version 6 once gave equal numbers. A transaction that a foreign one replaced then comes last."""
+        """Return the sort key of a broadcast. Version 6 sometimes gave equal numbers; then a transaction that a foreign
+        one replaced comes last.
+        """
         return row["own"], row["status"] == "pending", row["rival"] not in own, row["seen"] or 0, row["txid"]
 
     def by_observation(row: Row) -> tuple[object, ...]:
@@ -169,7 +171,6 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
 
 STEPS: Mapping[int, tuple[Callable[[sqlite3.Connection, pathlib.Path], None], int]] = {6: (_from_6, SCHEMA_VERSION)}
 """Version of each release → its step, and the version that the step leads to. Versions between releases have no step.
-
-A step uses the tables of schema.py until the release of the version that it leads to. The first change after that
+Until the version that a step leads to is released, the step uses the tables of schema.py. The first change after that
 release copies here what the step uses, gives the step this number, and adds the next step.
 """

@@ -11,7 +11,7 @@ from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_SCRIPT_SIZE
 
-_KEYS = ("network", "magic", "signet_challenge")  # of the named values in the table meta
+_KEYS = ("network", "magic", "signet_challenge")  # keys of the named values in the "meta" table
 
 
 def network_rows(network: Network) -> dict[str, bytes]:
@@ -25,14 +25,14 @@ def read_network(db: sqlite3.Connection, path: pathlib.Path) -> Network:
     marks = ", ".join("?" for _ in _KEYS)
     found = network_of(dict(db.execute(f"SELECT key, value FROM meta WHERE key IN ({marks})", _KEYS)))
     if found is None:
-        raise StoreCorruptError(f"{path}: belongs to an unknown network")
+        raise StoreCorruptError(f"{path}: the database belongs to an unknown network")
     return found
 
 
 def network_of(meta: Mapping[str, bytes]) -> Network | None:
-    """Return the network that some named values identify, or None.
+    """Return the network that these named values identify, or None.
 
-    A database without a magic predates custom signets: it belongs to the network of its genesis block.
+    A database without a magic predates custom signets, so it belongs to the network of its genesis block.
     """
     known = next((each for each in NETWORKS if each.genesis_hash == meta.get("network")), None)
     if known is None or "magic" not in meta:

@@ -1,4 +1,6 @@
-"""Check that the files of an open database are in place, because changes to a removed or replaced file are lost."""
+"""Check that the files of an open database are in place, because changes to a removed or replaced file would be
+lost.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from spvfilter.errors import StoreError
 
 MEMORY = ":memory:"
 """Path for `Store.open`: a database in memory, which is lost when it is closed."""
-_FILES = ("", "-wal")  # suffixes of the database's name
+_FILES = ("", "-wal")  # suffixes added to the database's name
 
 
 class FileIdentity:
-    """The files of an open database, by device and inode.
+    """The files of an open database, identified by device and inode.
 
     The write-ahead log is known once a check has found it.
     """
@@ -25,7 +27,7 @@ class FileIdentity:
         self.check()
 
     def check(self) -> None:
-        """Raise StoreError if a file was removed or replaced, OSError if it cannot be read."""
+        """Raise StoreError if a file was removed or replaced, and OSError if it cannot be read."""
         for suffix, name in self._names.items():
             found = _identity(name)
             known = self._files.get(suffix)

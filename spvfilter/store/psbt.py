@@ -1,7 +1,7 @@
 """PSBTs, partially signed transactions (BIP-174 and 371), with all known facts about inputs and outputs.
 
 A PSBT that spends a silent payment has version 2 (BIP-370), because only that version has a field for the output's
-tweak (BIP-376). Any other has version 0.
+tweak (BIP-376). All others have version 0.
 
 A PSBT consists of a magic and a list of maps: one for the transaction, one for each input and one for each output. A
 map is a list of keys and values, each preceded by its length, and ends with a zero byte. The first byte of a key is its
@@ -29,9 +29,9 @@ from spvfilter.watch.descriptor.spending import Spending
 _MAGIC = b"psbt\xff"
 _LEAF_VERSION = b"\xc0"
 _MOST_NAMED = 5
-"""Number of keys that a warning names (our choice)."""
+"""Most keys that a warning names (our choice)."""
 _PER_QUERY = 900
-"""Number of scripts in one query (our choice: every SQLite allows 999 values)."""
+"""Most scripts in one query (our choice: every SQLite allows 999 values)."""
 Pair = tuple[int, bytes, bytes]
 """Type of a key, the rest of the key, and the value."""
 
@@ -39,19 +39,19 @@ Pair = tuple[int, bytes, bytes]
 def encode(
     tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
 ) -> bytes:
-    """Return the bytes of a PSBT, version 0. `xpubs` are additional pairs for the first map."""
+    """Return the bytes of a PSBT of version 0. `xpubs` are additional pairs for the first map."""
     return _joined([[(0x00, b"", tx.raw), *xpubs], *inputs, *outputs])
 
 
 def encode_version_2(
     tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
 ) -> bytes:
-    """Return the bytes of a PSBT, version 2 (BIP-370), whose inputs and outputs must not change."""
+    """Return the bytes of a PSBT of version 2 (BIP-370), whose inputs and outputs must not change."""
     spans = tx.span
     head = [
         *xpubs,
         (0x02, b"", tx.raw[:4]),
-        (0x03, b"", tx.raw[-4:]),  # the lock time, as no input requires another
+        (0x03, b"", tx.raw[-4:]),  # the lock time, since no input requires a different one
         (0x04, b"", compact_size(len(spans.inputs))),
         (0x05, b"", compact_size(len(spans.outputs))),
         (0xFB, b"", (2).to_bytes(4, "little")),
@@ -83,9 +83,9 @@ def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Itera
     """Yield the pairs of an input.
 
     Args:
-        output: The output that it spends.
-        previous: The transaction of this output.
-        found: Scripts and keys of the output; None if none of the wallet's descriptors derives it.
+        output: The output that the input spends.
+        previous: The transaction that contains this output.
+        found: Scripts and keys of the output, or None if none of the wallet's descriptors derives it.
     """
     program = output.script_pubkey if found is None else found.redeem_script or output.script_pubkey
     version = _witness_version(program)
@@ -112,7 +112,7 @@ class SilentSpend(NamedTuple):
     spend_pubkey: bytes
     """Compressed public spend key."""
     origin: Origin | None
-    """Origin of the spend key, if the descriptor gives it."""
+    """Origin of the spend key, if the descriptor includes it."""
 
 
 def silent_pairs(output: TxOut, found: SilentSpend) -> Iterator[Pair]:
@@ -135,7 +135,7 @@ def output_pairs(found: Spending | None) -> Iterator[Pair]:
 
 
 def _scripts(found: Spending, *, redeem: int, witness: int, origin: int, tap_origin: int) -> Iterator[Pair]:
-    """Yield scripts and keys, with the types of an input or of an output."""
+    """Yield scripts and keys, with the types for an input or an output."""
     if found.redeem_script is not None:
         yield redeem, b"", found.redeem_script
     if found.witness_script is not None:
@@ -149,22 +149,22 @@ def _scripts(found: Spending, *, redeem: int, witness: int, origin: int, tap_ori
 
 
 def _witness_version(script: bytes) -> int | None:
-    """Return the version of a witness program (BIP-141); None if the script is not one."""
+    """Return the version of a witness program (BIP-141), or None if the script is not one."""
     if not 4 <= len(script) <= 42 or script[1] != len(script) - 2 or not (script[0] == 0 or 0x51 <= script[0] <= 0x60):
         return None
     return script[0] and script[0] - 0x50
 
 
 def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mapping[bytes, Transaction]) -> bytes:
-    """Return a PSBT.
+    """Return a PSBT for an unsigned transaction.
 
     Args:
         checked: Function that reads rows of the database.
         network: Network of the wallet.
         tx: The unsigned transaction.
-        previous: Transactions of the wallet by txid.
+        previous: The wallet's transactions, keyed by txid.
 
-    A DescriptorWarning names keys of the inputs that signing devices will not recognize.
+    A DescriptorWarning names the keys of inputs that signing devices will not recognize.
 
     Raises:
         ParameterError: The transaction is signed, spends an output that does not exist, or does not spend the wallet's
@@ -189,7 +189,7 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
             inputs.append(silent_pairs(output, payment))
         else:
             raise ParameterError(
-                f"the tweak of the silent payment {OutPoint.parse(outpoint)} is unknown: rescan from its block on"
+                f"the tweak of the silent payment {OutPoint.parse(outpoint)} is unknown: rescan, starting at its block"
             )
     outputs = (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs)
     has_silent = any(output is not None and output.script_pubkey in silent for output in spent)
@@ -201,7 +201,7 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
 def xpub_pairs(descriptors: Iterable[str]) -> list[Pair]:
     """Return the pairs of a multisig wallet's extended keys, which signing devices ask for.
 
-    A key without a known path from its master key is left out, as BIP-174 requires.
+    A key without a known path from its master key is omitted, as BIP-174 requires.
     """
     found: dict[bytes, bytes] = {}
     for text in descriptors:
@@ -219,15 +219,15 @@ def _warn_of_strangers(descriptors: Iterable[str]) -> None:
     if lost:
         warnings.warn(
             f"signing devices will not recognize {', '.join(lost[:_MOST_NAMED])} in this PSBT, because the descriptor"
-            " does not give the key's whole origin. Watch the descriptor with [FINGERPRINT/PATH] before each key, where"
-            " FINGERPRINT is the master key's",
+            " does not include the key's whole origin. Watch the descriptor with [FINGERPRINT/PATH] before each key,"
+            " where FINGERPRINT is the master key's",
             DescriptorWarning,
             stacklevel=2,
         )
 
 
 def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | None:
-    """Return the output that an input spends; None if the wallet does not know its transaction."""
+    """Return the output that an input spends, or None if the wallet does not know its transaction."""
     tx, index = previous.get(outpoint[:32]), int.from_bytes(outpoint[32:], "little")
     if tx is None:
         return None
@@ -241,10 +241,10 @@ def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | No
 def _spendings(
     checked: Checked, network: Network, scripts: set[bytes]
 ) -> tuple[dict[bytes, Spending], dict[bytes, str], dict[bytes, SilentSpend]]:
-    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey.
+    """Return the scripts and keys of watched scripts whose keychain has a descriptor, keyed by scriptPubKey.
 
     The second result contains the names of these keychains, which are their descriptors. The third contains the scripts
-    of silent payments, which are not in the other two.
+    of silent payments, which are not in the first two.
     """
     silent = dict[bytes, SilentSpend]()
     places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
@@ -272,7 +272,9 @@ def _spendings(
 
 
 def _silent_spend(checked: Checked, network: Network, row: int, name: str) -> SilentSpend | None:
-    """Return what is needed to spend a silent payment; None if the entry is not one. `name` is its keychain's name."""
+    """Return what is needed to spend a silent payment, or None if the entry is not one. `name` is its keychain's
+    name.
+    """
     for _, tweak, _ in checked("sp_outputs", "FROM sp_outputs WHERE entry = ?", (row,)):
         where = "FROM sp_keys WHERE keychain IN (SELECT id FROM keychains WHERE name = ?)"
         for _, secret, *_ in checked("sp_keys", where, (name,)):
@@ -282,7 +284,7 @@ def _silent_spend(checked: Checked, network: Network, row: int, name: str) -> Si
 
 
 def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:
-    """Return the function that derives the scripts and keys of a keychain; None if it has no descriptor."""
+    """Return a function that derives the scripts and keys of a keychain, or None if it has no descriptor."""
     for _, _, _, descriptor, *_ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
         if descriptor is not None:
             found = parse_descriptor(descriptor, network, is_stored=True)

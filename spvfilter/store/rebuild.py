@@ -36,32 +36,35 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 
 _UNKNOWN_LAST = 1 << 32
-"""Number of the last event if it cannot be read. Events that are not numbered from a clock have lower numbers."""
+"""Number assumed for the last event if it cannot be read. The numbers of real events are lower, unless a clock set
+them.
+"""
 
 
 class Salvage(NamedTuple):
     """The undamaged rows of a damaged database."""
 
     meta: dict[str, bytes]
-    """Named values: network, secret, filter parameters."""
+    """Named values: the network, the secret and the filter parameters."""
     watch: WatchList
     """Watch list of the readable entries."""
     last_event: int
-    """Number of the last event, or one above every possible number if it cannot be read."""
+    """Number of the last event, or a number above every possible one if it cannot be read."""
     own: dict[bytes, StoredTx]
-    """The wallet's own transactions that no block contains, by txid."""
+    """The wallet's own transactions that no block contains, keyed by txid."""
     labels: list[tuple[Any, ...]]
     """Rows of labels that do not belong to an entry of the watch list."""
     frozen: list[tuple[Any, ...]]
     """Rows of frozen outputs."""
     revealed: list[tuple[bytes, int]]
-    """Identities of keychains, and the end of their revealed indexes."""
+    """Identities of keychains, each with the end of its revealed indexes."""
     revealed_scripts: list[bytes]
     """Scripts that removed keychains have revealed."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
-    """Read the undamaged rows of the watch list and the named values; nothing if the file is not a database.
+    """Read the undamaged rows of the watch list and the named values. The result is empty if the file is not a
+    database.
 
     Raises StoreForeignError if the database belongs to another program or network, and StoreLockedError or
     StoreReadOnlyError if it cannot be read.
@@ -128,7 +131,9 @@ def _is_sound(key: str, value: bytes) -> bool:
 
 
 def _last_event(file: Path, meta: dict[str, bytes]) -> int:
-    """Return the number of the last event, or a higher one: a program that kept a number must not get it again."""
+    """Return the number of the last event, or a higher one, because a program that stored a number must not see it
+    reused.
+    """
     if "events" in meta:
         with suppress(FormatError):
             return EventLog.parse(meta["events"]).last
@@ -162,10 +167,10 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
+            db.execute("PRAGMA writable_schema = ON")  # lets reading continue if the schema check fails
             columns = MARKED[table].split(", ")
             there = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
-            present = [name for name in columns if name in there]  # an older version lacks some
+            present = [name for name in columns if name in there]  # an older version lacks some columns
             first = FIRST_VALUES.get(table, {})
             for *values, stated in db.execute(f"SELECT {', '.join(present)}, mark FROM {table}"):
                 named = first | dict(zip(present, values, strict=True))
@@ -179,7 +184,9 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def beside(file: Path) -> Path:
-    """Return the path for the new database, after removing files of an interrupted rebuild. Raises StoreError."""
+    """Return the path for the new database, after removing files that an interrupted rebuild left. Raises
+    StoreError.
+    """
     made = file.with_name(f"{file.name}.rebuilt")
     with translated(made):
         for suffix in COMPANIONS:
@@ -188,14 +195,14 @@ def beside(file: Path) -> Path:
 
 
 def damaged(file: Path) -> Path:
-    """Return the path that a damaged database is moved to."""
+    """Return the path to which a damaged database is moved."""
     return file.with_name(f"{file.name}.damaged")
 
 
 def replace(file: Path, made: Path) -> None:
-    """Move the damaged database and its companion files aside, and the new one into its place. Raises StoreError.
+    """Move the damaged database and its companion files aside, and put the new one in its place. Raises StoreError.
 
-    At every moment, one of the two is in place. Otherwise, the next run could start an empty database.
+    At all times, one of the two files is in place. Otherwise, the next run could start with an empty database.
     """
     with translated(file):
         aside = damaged(file)

@@ -13,8 +13,8 @@ from spvfilter.watch.keychain import MAX_REVEALED
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 11
-SECRET_SIZE = 32  # bytes of the wallet's secret
-RELEASED = (6,)  # versions of earlier releases, which `migrations` can migrate: 0.2.0
+SECRET_SIZE = 32  # size of the wallet's secret in bytes
+RELEASED = (6,)  # versions of earlier releases that `migrations` can migrate: 0.2.0
 EVENTS_SINCE = 5  # first version of the schema with a table of events
 _M31, _M32, _M63 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
 
@@ -22,7 +22,7 @@ _M31, _M32, _M63 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
 class Column(NamedTuple):
     """A column, with the values that it may contain.
 
-    SQLite checks them on writing, `check_row` and `check_rows` on reading.
+    SQLite checks the values on writing, and `check_row` and `check_rows` check them on reading.
     """
 
     kind: type[bytes | int | str]
@@ -34,7 +34,7 @@ class Column(NamedTuple):
     is_optional: bool = False
     """True if the value may be NULL."""
     choices: tuple[str, ...] = ()
-    """The only strings allowed; if empty, any string is."""
+    """The only strings allowed. If this is empty, any string is allowed."""
     constraint: str = ""
     """Additional SQL constraint, such as PRIMARY KEY."""
 
@@ -50,7 +50,7 @@ class Column(NamedTuple):
         return lambda value: type(value) is str or (value is None and is_optional)
 
     def is_accepted(self, name: str) -> str:
-        """Return the condition of `accepting` in SQL, for the column with this name."""
+        """Return the condition of `accepting` as SQL for a column with this name."""
         if self.choices:
             found = f"typeof({name}) = 'text' AND {name} IN ({', '.join(map(repr, self.choices))})"
         elif self.kind is str:
@@ -61,7 +61,7 @@ class Column(NamedTuple):
         return f"({name} IS NULL OR {found})" if self.is_optional else f"({found})"
 
     def sql(self, name: str) -> str:
-        """Return the definition of the column in SQL."""
+        """Return the SQL definition of the column."""
         kind = {bytes: "BLOB", int: "INTEGER", str: "TEXT"}[self.kind]
         parts = [name, kind, *([] if self.is_optional else ["NOT NULL"]), self.constraint, self._check(name)]
         return " ".join(part for part in parts if part)
@@ -85,13 +85,13 @@ class Table(NamedTuple):
     """A table and its columns, except the `mark` column."""
 
     columns: Mapping[str, Column]
-    """Columns by name, in their order."""
+    """Columns, keyed by name, in order."""
     options: str = ""
-    """End of the SQL statement: a primary key of several columns, if there is one."""
+    """End of the SQL statement, such as a primary key of several columns."""
     is_marked: bool = True
     """True if the rows carry a checksum in the `mark` column."""
     has_rowid: bool = True
-    """False for a table that SQLite stores by its primary key."""
+    """False for a table that SQLite stores in the order of its primary key."""
 
     def sql(self, name: str) -> str:
         """Return the statement that creates the table."""
@@ -111,11 +111,11 @@ _HASH, _HASH_OR_NULL = Column(bytes, 32, 32), Column(bytes, 32, 32, is_optional=
 _OUTPOINT = Column(bytes, 36, 36)
 _BYTES, _BYTES_OR_NULL = Column(bytes), Column(bytes, is_optional=True)
 _COUNT, _ROW, _BOOL = Column(int), Column(int, 1), Column(int, 0, 1)
-_PLACE = Column(int, -2)  # see ledger: -1 is in no list, -2 waits
+_PLACE = Column(int, -2)  # see ledger: -1 is in no list, -2 is waiting
 _INDEX, _HEIGHT_OR_NULL = Column(int, 0, _M32), Column(int, 0, _M31, is_optional=True)
 _INDEX_OR_NULL, _TIME_OR_NULL = Column(int, 0, _M32, is_optional=True), Column(int, is_optional=True)
 _VALUE = Column(int, -1)  # satoshi; kernel.NO_VALUE is -1
-_ACCOUNT_OR_NULL = Column(int, 1, is_optional=True)  # id of the account's row; it may be gone for an event
+_ACCOUNT_OR_NULL = Column(int, 1, is_optional=True)  # id of the account's row; for an event, it may be gone
 _FEE_OR_NULL, _NET = Column(int, is_optional=True), Column(int, -_M63 - 1)
 _STATUSES = ("confirmed", "pending", "replaced", "conflicted", "abandoned", "expired", "refused", "waiting")
 _STATUS = Column(str, choices=_STATUSES)
@@ -177,7 +177,7 @@ TABLES: Mapping[str, Table] = {
         {"keychain": _HASH._replace(constraint=_KEY), "next": Column(int, 1, MAX_REVEALED), "exclusive": _BOOL},
         has_rowid=False,
     ),
-    # scripts that removed keychains have revealed: no other keychain reveals them
+    # scripts that removed keychains have revealed, so that no other keychain reveals them
     "revealed_scripts": Table({"script": _BYTES._replace(constraint=_KEY)}, has_rowid=False),
     "coins": Table(
         {"outpoint": _OUTPOINT._replace(constraint=_KEY), "entry": _ROW, "value": _VALUE, "script": _BYTES_OR_NULL},
@@ -225,7 +225,7 @@ TABLES: Mapping[str, Table] = {
             "was_requested": _BOOL,
         }
     ),
-    # coins that waiting transactions of the wallet spend; nothing else may spend them in the meantime
+    # coins that the wallet's waiting transactions spend; nothing else may spend them in the meantime
     "held": Table({"outpoint": _OUTPOINT, "txid": _HASH}, "PRIMARY KEY (outpoint, txid)", has_rowid=False),
     # merkle branches of confirmed transactions; a branch for a block other than the transaction's is ignored
     "branches": Table(
@@ -275,8 +275,9 @@ TABLES: Mapping[str, Table] = {
         {"first": _COUNT._replace(constraint=_KEY), "hashes": Column(bytes, 32, 64_000)}, is_marked=False
     ),
 }
-# The tables below are not STRICT, and their rows are checked only when they are read. A migration must not copy up to
-# 13 GB of filters. A damaged address must not lock a user out, as SQLite's check of a STRICT table would.
+# The tables below are not STRICT, and their rows are checked only when they are read. Otherwise, a migration would have
+# to copy up to 13 GB of filters, and SQLite's check of a STRICT table would lock a user out because of a damaged
+# address.
 FILTERS = "CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL)"
 ADDRESSES = (
     "CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, seen INTEGER NOT NULL,"
@@ -296,9 +297,11 @@ ADDRESS_COLUMNS: Mapping[str, Column] = {
     "speed": _COUNT,
 }
 RUN_CLASSES = (*(16**number for number in range(1, 9)), 1 << 62)
-"""Exclusive upper limit of a run's length in each class, in entries. Runs of 1 to 15 entries are in class 0."""
+"""Exclusive upper limit on the length of runs in each class, in entries. Runs of 1 to 15 entries are in class 0."""
 RUN_CLASS = " + ".join(f"(runs.indexes * runs.scripts >= {least})" for least in RUN_CLASSES[:-1])
-"""The class of a run in SQL. With an index by class, only a few runs need to be checked to find those with an entry."""
+"""The class of a run, as SQL. With an index on the class, finding the runs that contain an entry requires checking only
+a few runs.
+"""
 HAS_VALUE = "watch.value = {0} AND substr(watch.value, -16) = substr({0}, -16)"
 """SQL condition that an entry has a certain value. The index of entries contains only the end of each value."""
 INDEXES = (
@@ -333,20 +336,20 @@ _ACCEPTING = {
 }
 
 
-ACCEPTED = {  # condition in SQL that a row may have its values, which SQLite checks five times as fast as `check_row`
+ACCEPTED = {  # SQL condition that a row's values are allowed, which SQLite checks five times as fast as `check_row`
     name: " AND ".join(column.is_accepted(f"{name}.{each}") for each, column in table.columns.items())
     for name, table in TABLES.items()
 }
 
 
 def row_name(table: str, row: Sequence[object]) -> str:
-    """Return the table and the first value of a row, for an error message."""
+    """Name a row in an error message by its table and its first value."""
     first = row[0].hex() if isinstance(row[0], bytes) else row[0]
     return f"table {table}, row {str(first)[:80]}"
 
 
 def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
-    """Check the type and range of every value in a row without its mark.
+    """Check the type and range of every value in a row. `row` does not include the mark.
 
     Raises StoreCorruptError, which names the table, the row's first value and the column.
     """
@@ -357,7 +360,7 @@ def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
 
 
 def check_rows(db: sqlite3.Connection, path: pathlib.Path, table: str) -> None:
-    """Check every row of a table like `check_row`, but ten times faster, in SQLite."""
+    """Check every row of a table as `check_row` does, but within SQLite, which is ten times faster."""
     columns = TABLES[table].columns
     accepted = " AND ".join(column.is_accepted(name) for name, column in columns.items())
     for row in db.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE NOT ({accepted}) LIMIT 1"):
@@ -365,7 +368,7 @@ def check_rows(db: sqlite3.Connection, path: pathlib.Path, table: str) -> None:
 
 
 def is_row(table: str, row: Sequence[object]) -> bool:
-    """Return True if every value of a row without its mark has the right type and range."""
+    """Return True if every value in a row has the right type and range. `row` does not include the mark."""
     return all(accepts(value) for accepts, value in zip(_ACCEPTING[table], row, strict=True))
 
 
@@ -388,7 +391,8 @@ def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:
 def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
     """Return the schema version of a database.
 
-    Raises StoreForeignError if it belongs to another program, or if this program cannot read or migrate its version.
+    Raises StoreForeignError if it belongs to another program, or if this version of spvfilter can neither read nor
+    migrate it.
     """
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()

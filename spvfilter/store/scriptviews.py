@@ -24,7 +24,7 @@ class OutputEffect(NamedTuple):
     outpoint: bytes
     """Outpoint of the output, 36 bytes."""
     value: int
-    """Value of the output in satoshi; 0 if it is unknown."""
+    """Value of the output in satoshi, or 0 if it is unknown."""
     is_spend: bool
     """True if the transaction spends the output, False if it creates the output."""
 
@@ -36,17 +36,17 @@ class TxEffects(NamedTuple):
     txid: bytes
     """Txid, 32 bytes in wire order."""
     height: int | None
-    """Height of its block; None while it is unconfirmed."""
+    """Height of its block. None while it is unconfirmed."""
     position: int
-    """Position in its block, from 0."""
+    """Position in its block, starting at 0."""
     effects: tuple[OutputEffect, ...]
     """The wallet's outputs that it creates and spends."""
     fee: int = 0
-    """Fee of an unconfirmed transaction in satoshi; 0 if the value of an input is unknown."""
+    """Fee of an unconfirmed transaction in satoshi, or 0 if the value of an input is unknown."""
     has_unconfirmed_parent: bool = False
-    """True if the transaction is unconfirmed and a known parent is unconfirmed as well."""
+    """True if the transaction is unconfirmed and at least one known parent is unconfirmed too."""
     parents: tuple[bytes, ...] = ()
-    """Txids of the transactions that an unconfirmed transaction spends from; empty once it is confirmed."""
+    """Txids of the transactions that an unconfirmed transaction spends from. Empty once it is confirmed."""
 
     @property
     def txid_hex(self) -> str:
@@ -72,13 +72,13 @@ class TxProof(NamedTuple):
     is_own: bool
     """True if this wallet broadcast it."""
     height: int | None
-    """Height of its block; None if it is not in the best chain."""
+    """Height of its block, or None if it is not in the best chain."""
     block_hash: bytes | None
-    """Hash of its block, 32 bytes in wire order; None if it is not in the best chain."""
+    """Hash of its block, 32 bytes in wire order. None if it is not in the best chain."""
     position: int | None
-    """Position in its block, from 0; None if it is not in the best chain."""
+    """Position in its block, starting at 0. None if it is not in the best chain."""
     branch: bytes | None
-    """Merkle branch, 32 bytes for each level, deepest first; None if it is not in the database."""
+    """Merkle branch, 32 bytes for each level, deepest first. None if it is not in the database."""
 
     @property
     def txid_hex(self) -> str:
@@ -87,7 +87,7 @@ class TxProof(NamedTuple):
 
     @property
     def block_hash_hex(self) -> str | None:
-        """The field `block_hash` in hex, as block explorers show it; None if there is none."""
+        """The field `block_hash` in hex, as block explorers show it. None if there is none."""
         return None if self.block_hash is None else hash_to_hex(self.block_hash)
 
 
@@ -101,7 +101,7 @@ def effects_of(checked: Checked, txids: Iterable[bytes] | None) -> list[TxEffect
 
 
 def proof_of(checked: Checked, txid: bytes) -> TxProof | None:
-    """Return a transaction in the database with its merkle branch; None if the transaction is not there."""
+    """Return a transaction in the database with its merkle branch, or None if the transaction is not there."""
     row = next(checked("transactions", "FROM transactions WHERE txid = ?", (txid,)), None)
     if row is None:
         return None
@@ -125,13 +125,13 @@ def confirmed_in(checked: Checked, block: bytes, txids: Sequence[bytes]) -> Iter
 
 
 def _matches_of(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the matches of some transactions."""
+    """Yield the rows of these transactions' matches."""
     for txid in dict.fromkeys(txids):
         yield from checked("matches", "FROM matches WHERE txid = ?", (txid,))
 
 
 def _effects_of_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> TxEffects:
-    """Return a transaction, from the rows of its matches."""
+    """Return a transaction's effects, given the rows of its matches."""
     effects, known = list[OutputEffect](), dict[bytes, int]()
     place: tuple[int | None, int] = (None, 0)
     for is_spend, _, _, position, outpoint, value, script, _, _, height, _ in rows:
@@ -147,9 +147,10 @@ def _effects_of_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -
 
 
 def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool, tuple[bytes, ...]]:
-    """Return the fee of an unconfirmed transaction, True if a known parent is unconfirmed, and all parents.
+    """Return the fee of an unconfirmed transaction, whether a known parent is unconfirmed, and all parents.
 
-    `known` contains the values of the inputs that match, by outpoint. Values of other inputs come from known parents.
+    `known` contains the values of the inputs that match, keyed by outpoint. Known parents give the values of other
+    inputs.
     """
     where, has_unconfirmed_parent = "FROM transactions WHERE txid = ?", False
     row = next(checked("transactions", where, (txid,)), None)

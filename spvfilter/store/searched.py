@@ -1,8 +1,8 @@
-"""Searched: which blocks were searched for each entry of the watch list, in a compact form.
+"""Searched: which blocks have been searched for each entry of the watch list, in a compact form.
 
 An entry's row id is higher than all earlier ones and is never reused. Adjacent entries that were searched for in the
-same blocks form a group. A million addresses with the same start form a single group. Groups that become equal, as
-blocks are searched for all entries, are joined.
+same blocks form a group. A million addresses with the same start form a single group. Groups that become equal as
+blocks are searched for all entries are joined.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple, Self
 from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
 
-# Largest number of groups (our choice). Beyond it, neighbours are joined, with the blocks searched for both.
+# Largest number of groups (our choice). Beyond that, neighbours are joined, keeping the blocks searched for both.
 MAX_GROUPS = 256
 _MAX_ID = 1 << 62  # row ids
 _MAX_HEIGHT = (1 << 31) - 1
-MAX_RANGES = 64  # largest number of ranges in a group; beyond it, the shortest count as not searched (our choice)
+MAX_RANGES = 64  # largest number of ranges in a group; beyond that, the shortest count as not searched (our choice)
 
 
 @public
@@ -48,7 +48,7 @@ def join(ranges: Iterable[BlockRange]) -> Ranges:
 
 
 def cut(ranges: Ranges, height: int) -> Ranges:
-    """Return the parts of ranges up to a height."""
+    """Return the parts of ranges that are not above a height."""
     return tuple(BlockRange(first, min(last, height)) for first, last in ranges if first <= height)
 
 
@@ -89,7 +89,7 @@ class EntryGroup(NamedTuple):
     id: int
     """Row id of the first entry. The group ends before the first entry of the next group."""
     ranges: Ranges
-    """Blocks that were searched, in ascending order."""
+    """Blocks that have been searched, in ascending order."""
 
 
 def _whole(number: object) -> int | None:
@@ -98,26 +98,30 @@ def _whole(number: object) -> int | None:
 
 @public
 class Searched:
-    """A record of the blocks that were searched for each entry of a wallet.
+    """A record of the blocks that have been searched for each entry of a wallet.
 
     A block counts as searched for an entry if the wallet knows every output in it that pays the entry. It must also
-    know every input that spends an output from an earlier block that counts.
+    know every input that spends such an output from an earlier block that counts.
     """
 
     def __init__(self, groups: Sequence[EntryGroup] = (), start: int | None = None, next_id: int = 1) -> None:
         self._groups = list(groups)
         self.start = start
-        """Height at which the wallet's first search began, or a lower start of `rescan`; None before any search."""
+        """Height at which the wallet's first search began, or from which a later `rescan` started if that is lower.
+        None before any search.
+        """
         self.wanted: tuple[int | None, int | None] | None = None
-        """While `start` is None: height and time at which to start. If both are given, the lower block is the start."""
+        """While `start` is None, the height and time at which to start. If both are given, the search starts at the
+        lower block.
+        """
         self.next_id: int = next_id
         """Row id for the next entry."""
-        # consecutive blocks that were searched for all entries and are not in the groups yet
+        # consecutive blocks that have been searched for all entries but are not in the groups yet
         self._fresh: BlockRange | None = None
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Self:
-        """Parse the result of `encode`; None is for a new database. Raises StoreCorruptError for anything else."""
+        """Parse the result of `encode`, or None for a new database. Raises StoreCorruptError for anything else."""
         if raw is None:
             return cls()
         try:
@@ -137,7 +141,7 @@ class Searched:
         return found
 
     def _is_sound(self) -> bool:
-        """Return True if ids and ranges ascend and are within their bounds."""
+        """Return True if ids and ranges are in ascending order and within their bounds."""
         ids = [0, *(group.id for group in self._groups), self.next_id]
         heights = [self.start, *(self.wanted or ())[:1]]
         return (
@@ -150,7 +154,7 @@ class Searched:
         )
 
     def encode(self) -> bytes:
-        """Return the record as bytes for the database."""
+        """Return the record as bytes to store in the database."""
         wanted = [] if self.wanted is None else [self.wanted]
         return json.dumps([self.start, self.next_id, self.groups(), *wanted], separators=(",", ":")).encode("ascii")
 
@@ -176,22 +180,22 @@ class Searched:
         self._groups = joined
 
     def ranges_of(self, entry: int) -> Ranges:
-        """Return the blocks that were searched for the entry with a row id."""
+        """Return the blocks that have been searched for the entry with this row id."""
         groups = self.groups()
         at = bisect_right([group.id for group in groups], entry) - 1
         return groups[at].ranges if at >= 0 else ()
 
     def has(self, height: int) -> bool:
-        """Return True if the block at a height was searched for any entry."""
+        """Return True if the block at a height has been searched for any entry."""
         return any(first <= height <= last for group in self.groups() for first, last in group.ranges)
 
     @property
     def lowest(self) -> int | None:
-        """Height of the lowest block that was searched for any entry, or None."""
+        """Height of the lowest block that has been searched for any entry, or None."""
         return min((ranges[0].first for _, ranges in self.groups() if ranges), default=None)
 
     def skipped(self, height: int) -> Ranges:
-        """Return the blocks up to a height that were not searched for every entry."""
+        """Return the blocks up to a height that have not been searched for every entry."""
         return join(gap for group in self.groups() for gap in gaps(group.ranges, height))
 
     # Changes
@@ -199,8 +203,8 @@ class Searched:
     def add_entries(self, number: int, like: int | None = None) -> int:
         """Add `number` entries, and return the row id of the first one.
 
-        No blocks were searched for them yet. If `like` is the row id of another entry, blocks that were searched for it
-        count for the new entries as well.
+        No blocks have been searched for them yet. If `like` is the row id of another entry, blocks that have been
+        searched for that entry count for the new ones as well.
         """
         first = self.next_id
         self.next_id += number
@@ -215,7 +219,7 @@ class Searched:
         self._set(group for at, group in enumerate(groups) if bounds[at] < bounds[at + 1])
 
     def record(self, first: int, last: int) -> None:
-        """Record that the blocks from height `first` to height `last` were searched for all entries."""
+        """Record that the blocks from height `first` to height `last` have been searched for all entries."""
         fresh = self._fresh
         if fresh is not None and fresh.last == first - 1:
             self._fresh = BlockRange(fresh.first, last)
@@ -224,14 +228,16 @@ class Searched:
         self._fresh = BlockRange(first, last)
 
     def cut(self, height: int) -> None:
-        """Forget that blocks above a height were searched: they were disconnected, or their result is in doubt."""
+        """Forget that blocks above a height were searched, because they were disconnected or their result is in
+        doubt.
+        """
         self._set(EntryGroup(first, cut(ranges, height)) for first, ranges in self.groups())
 
     def again(self, height: int, cursor: int) -> None:
-        """Record that blocks above a height are searched again. `cursor` is the searched height.
+        """Record that blocks above a height will be searched again. `cursor` is the searched height.
 
-        If one of these blocks was skipped for a group, it may contain a coin whose spend was overlooked in a later
-        block. For that group, no block above the height counts as searched any longer.
+        If one of these blocks was skipped for a group, it may contain a coin whose spend was missed in a later block.
+        For that group, no block above the height counts as searched any longer.
         """
         groups = self.groups()
         self._set(

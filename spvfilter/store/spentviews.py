@@ -1,4 +1,4 @@
-"""Facts from a database about a transaction's inputs, for checking the transaction."""
+"""Facts from a database about a transaction's inputs, used to check the transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight, FeeLi
 from spvfilter.store.windowviews import Checked
 from spvfilter.transaction import Transaction
 
-_MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
+_MEDIAN_SPAN = 11  # number of headers (Core chain.h nMedianTimeSpan)
 
 
 class StoreFacts:
@@ -28,9 +28,9 @@ class StoreFacts:
         self._db = db
         self._path = path
         self.tip: int = tip
-        """Height of the tip; -1 for none."""
+        """Height of the tip, or -1 if there is none."""
         self.fee_limits: FeeLimits | None = None
-        """None: no peer is connected."""
+        """None, because no peer is connected."""
 
     def median_time(self, height: int) -> int:
         """Return the median time of the 11 headers up to a height, as Unix time."""

@@ -1,4 +1,4 @@
-"""SQLite files: create them with mode 0600, sort errors by cause, and keep a checksum of each row."""
+"""SQLite files: create them with mode 0600, classify errors by cause, and keep a checksum for each row."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def create(path: pathlib.Path) -> bool:
     except FileExistsError:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a directory, not a database") from None
-        if not os.access(path, os.W_OK):  # open() would tell the cause, but close() would drop this process's locks
+        if not os.access(path, os.W_OK):  # open() would reveal the cause, but close() would drop this process's locks
             raise PermissionError(errno.EACCES, "cannot be written") from None
         return False
     return True
 
 
 def _by_code() -> dict[int, tuple[type[StoreError], str]]:
-    """Return the class of error and its cause in words, by SQLite's primary result code."""
+    """Return the error class and a description of the cause for each primary result code of SQLite."""
     return {
         sqlite3.SQLITE_BUSY: (StoreLockedError, "in use by another process"),
         sqlite3.SQLITE_LOCKED: (StoreLockedError, "in use by another process"),
@@ -81,7 +81,7 @@ def translated(path: pathlib.Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) or 0
         kind, cause = _by_code().get(code & 0xFF, (StoreError, ""))
         if kind is StoreCorruptError:
-            check_sqlite(path)  # an older SQLite calls a STRICT table damage
+            check_sqlite(path)  # an older SQLite reports a STRICT table as damage
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
@@ -100,7 +100,7 @@ _MALFORMED = (FormatError, KeyError, IndexError, TypeError, AttributeError, Over
 def reading(path: pathlib.Path) -> Iterator[None]:
     """Turn errors about values in the database into StoreCorruptError, and treat others as `translated` does.
 
-    This package's errors about the caller's arguments pass through, such as ParameterError.
+    This package's errors about the caller's arguments, such as ParameterError, pass through.
     """
     with translated(path):
         try:
@@ -116,7 +116,7 @@ mark: Callable[[str, Iterable[object]], int] = row_mark
 
 
 def number(value: int) -> bytes:
-    """Return a number as 8 signed little-endian bytes."""
+    """Encode a number as a signed little-endian integer of 8 bytes."""
     return value.to_bytes(8, "little", signed=True)
 
 
@@ -133,9 +133,9 @@ class MarkedRows:
 
     Args:
         db: Connection to the database.
-        path: Path of the file, for errors.
-        columns: The columns of each table that its marks cover.
-        check: Function that checks the values of all rows of a table and raises StoreCorruptError.
+        path: Path of the file, for error messages.
+        columns: For each table, the columns that its marks cover.
+        check: Function that checks the values of all rows in a table, and raises StoreCorruptError if one is wrong.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class MarkedRows:
             raise StoreCorruptError(f"{self._path}: rows are missing")
 
     def take_sum(self, table: str) -> None:
-        """Sum up the rows already in a table, before `write_sums`."""
+        """Add up the rows that are already in a table. Call this before `write_sums`."""
         self._sums[table] = self._sum(table)
 
     def _sum(self, table: str) -> int:
@@ -184,7 +184,7 @@ class MarkedRows:
         self._insert(table, row, "OR REPLACE " if table == "meta" else "")
 
     def insert_all(self, table: str, rows: Iterable[Sequence[object]]) -> None:
-        """Write new rows of a table other than "meta" in one statement, which is three times as fast as one by one."""
+        """Write new rows to a table other than "meta" in one statement, which is three times as fast as one by one."""
         total = self._sums[table]
 
         def marked() -> Iterator[tuple[object, ...]]:
@@ -199,7 +199,7 @@ class MarkedRows:
         self._sums[table] = total & _M63
 
     def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
-        """Write a row, replacing the row with the same key, selected by an SQL condition and its values."""
+        """Write a row, replacing the row with the same key, which an SQL condition and its values select."""
         if not self.insert_new(table, row):
             self.remove(table, where, values)
             self._insert(table, row, "")
@@ -224,7 +224,7 @@ class MarkedRows:
                 self._sums[table] = self._sums[table] - stated & _M63
 
     def set_meta(self, key: str, value: bytes | None) -> None:
-        """Write a named value; None deletes it."""
+        """Write a named value. None deletes it."""
         if value is None:
             self.remove("meta", "key = ?", (key,))
         else:
@@ -248,9 +248,9 @@ class MarkedRows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything that the `with` block writes, or nothing. If this raises, `is_committed` says which.
+        """Commit everything that the `with` block writes, or nothing. If an error is raised, `is_committed` says which.
 
-        A signal that arrives while waiting for the disk can raise after the commit.
+        A signal that arrives during the wait for the disk can raise an error after the commit.
         """
         before = dict(self._sums)
         self.is_committed, is_written = False, False
@@ -275,7 +275,9 @@ class MarkedRows:
         self.set_meta("sums", self._all_sums())
 
     def check_unchanged(self) -> None:
-        """Within a transaction, raise StoreLockedError if another process has written the file despite the lock."""
+        """Raise StoreLockedError if another process has written the file despite the lock. Call this within a
+        transaction.
+        """
         if self.meta("sums") != self._all_sums():
             raise StoreLockedError(f"{self._path}: another process has changed it in the meantime")
 

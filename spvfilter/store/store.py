@@ -78,7 +78,7 @@ _NOTE = "note: "
 """Prefix of the light client's keys in the "meta" table."""
 _BOOKMARK = f"{_NOTE}told: "
 """Prefix of the keys of bookmarks."""
-_PATIENCE_S = 5.0  # seconds to wait for a reader that recovers the file after a crash, or is closing it
+_PATIENCE_S = 5.0  # seconds to wait for a reader that is recovering the file after a crash, or closing it
 
 
 @public
@@ -118,8 +118,8 @@ class Store:
         """Open or create a database, and check everything in it except the compact filters.
 
         A database of version 0.2.0 or later is migrated to the current schema. With `rebuild`, a damaged or older
-        database is moved to a file whose name ends in `.damaged`. As far as they can be read, its watch list, labels,
-        bookmarks and filter parameters go into a new database. Headers and matches must be downloaded again.
+        database is moved to a file whose name ends in `.damaged`. The readable parts of its watch list, labels,
+        bookmarks and filter parameters are copied to a new database. Headers and matches must be downloaded again.
 
         Args:
             path: Path of the file, or `MEMORY` for a database without a file.
@@ -132,7 +132,7 @@ class Store:
             StoreCorruptError: The file is damaged.
             StoreFullError: The disk is full.
             StoreReadOnlyError: The file cannot be written.
-            StoreError: The SQLite library of this Python is too old.
+            StoreError: This Python's SQLite library is too old.
         """
         file = Path(path)
         if rebuild and file.exists():
@@ -175,7 +175,7 @@ class Store:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
-            with self._rows.transaction():  # one transaction: the schema is complete or absent
+            with self._rows.transaction():  # one transaction, so that the schema is either complete or absent
                 for statement in STATEMENTS:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -202,7 +202,7 @@ class Store:
             tables = self._db.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'"
             ).fetchall()
-            # not the filters, up to 13 GB: each one is checked when it is read
+            # not the filters, up to 13 GB: each is checked when it is read
             for (table,) in (("sqlite_master",), *tables):
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
@@ -266,7 +266,7 @@ class Store:
         replace(file, made)
 
     def close(self) -> None:
-        """Close the file. Do not call other methods afterwards."""
+        """Close the file. Do not call other methods after this."""
         self._db.close()
         if self._lock is not None:
             self._lock.release()
@@ -283,37 +283,37 @@ class Store:
 
     @property
     def views(self) -> Views:
-        """Balance, coins, history and keychains."""
+        """The wallet's balance, coins, history and keychains."""
         return Views(self._db, self.path, self.network)
 
     @property
     def tip(self) -> int:
-        """Height of the tip of the best chain; -1 for none."""
+        """Height of the tip of the best chain, or -1 if there is none."""
         return self._headers.tip
 
     @property
     def cursor(self) -> int:
-        """Height up to which blocks were searched for every entry of the watch list; -1 for none."""
+        """Height up to which blocks have been searched for every entry of the watch list, or -1 if none have."""
         return self._cursor
 
     @property
     def searched(self) -> int:
-        """Highest height that was searched, before the cursor moved back for new entries; -1 for none."""
+        """Greatest height that was searched before the cursor moved back for new entries, or -1 if there is none."""
         return self._searched
 
     @property
     def ids(self) -> list[int]:
-        """Row ids of the attached watch list's entries, by the number of the entry."""
+        """Row ids of the attached watch list's entries, indexed by entry number."""
         return self._ids.copy()
 
     @property
     def searched_blocks(self) -> Searched:
-        """Blocks that were searched for each entry. Raises StoreCorruptError if the database is damaged."""
+        """The blocks that have been searched for each entry. Raises StoreCorruptError if the database is damaged."""
         return Searched.parse(self._rows.meta("searched"))
 
     @property
     def secret(self) -> bytes:
-        """Secret of the wallet: 32 random bytes, drawn when the database was created."""
+        """Secret of the wallet: 32 random bytes, chosen when the database was created."""
         return self._rows.meta("secret") or b""
 
     @property
@@ -338,7 +338,7 @@ class Store:
         return ImportedLabels(len(labels), frozen, unfrozen)
 
     def store_proofs(self, raw_block: bytes) -> None:
-        """Store the merkle branches of the wallet's transactions in a block of the best chain.
+        """Store the merkle branches of the wallet's transactions that are in a block of the best chain.
 
         Args:
             raw_block: The whole block.
@@ -381,7 +381,7 @@ class Store:
         return account in self._accounts.load()
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
-        """Yield the headers from height `start` on, 80 bytes each, up to 2,000 in one item."""
+        """Yield the headers starting at height `start`, 80 bytes each, up to 2,000 of them in one item."""
         return self._headers.pieces(start)
 
     def matches(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
@@ -418,12 +418,12 @@ class Store:
     def blocks_of(
         self, identities: Iterable[tuple[bool, bytes, int]]
     ) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
-        """Return the block hash and height of each stored match among these.
+        """Return the block hash and height of each of these matches that is stored.
 
         Both are None if the match is unconfirmed.
 
         Args:
-            identities: Matches, each as spend, txid and n.
+            identities: Matches, each given as (spend, txid, n).
         """
         query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
         with translated(self.path):
@@ -444,11 +444,11 @@ class Store:
             yield from self._db.execute(query, values)
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
-        """Yield height and block hash of each header above height `fork`, from the tip down."""
+        """Yield the height and block hash of each header above height `fork`, from the tip down."""
         return self._headers.hashes_down(fork)
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return, by txid, all transactions that are not in a block, and confirmed ones above a height.
+        """Return, keyed by txid, all transactions that are not in a block, and confirmed ones above a height.
 
         The result also includes deeper confirmed transactions that affect unconfirmed ones.
 
@@ -466,18 +466,19 @@ class Store:
     # Writing
 
     def attach(self, watch: WatchList, since: int | None = None) -> None:
-        """Merge a watch list with the database. Afterwards, both contain the same entries, labels and coins.
+        """Merge a watch list with the database, so that both contain the same entries, labels and coins.
 
         If the watch list has new entries, blocks are searched again for them: the searched height moves down.
 
         Args:
             watch: The watch list.
-            since: First block to search for new entries; by default, the start of the wallet's first search. For new
-                scripts of a stored keychain, the first block is never above that start.
+            since: First block to search for new entries; by default, the start of the wallet's first search. New
+                scripts of a stored keychain are always searched for from that start or below.
 
         Raises:
             KeychainMismatchError: The database contains a different keychain with the same name.
-            ParameterError: The database has an entry in a different account, or an account with a different descriptor.
+            ParameterError: In the database, an entry belongs to a different account, or an account has a different
+                descriptor.
             StoreCorruptError: The database contains a malformed entry.
         """
         with reading(self.path):
@@ -542,18 +543,18 @@ class Store:
         keychains: Sequence[StoredKeychain],
         accounts: Mapping[int, str],
     ) -> list[int]:
-        """Add the entries of the database to a watch list, and return their numbers.
+        """Add the entries in the database to a watch list, and return their numbers.
 
-        An entry gets a label and an account of its own only if they differ from those of its keychain.
+        An entry gets its own label and account only if they differ from those of its keychain.
 
         Args:
             watch: The watch list.
             rows: Rows of the entries: id, kind, value, label and account.
-            keychains: Keychains of the database.
-            accounts: Names of the accounts by the ids of their rows.
+            keychains: Keychains in the database.
+            accounts: Names of the accounts, keyed by row id.
 
         Raises:
-            ParameterError: The watch list has an entry in another account.
+            ParameterError: In the watch list, an entry belongs to a different account.
             StoreCorruptError: An entry is malformed.
         """
         given, add, kinds = watch.index.accounts_by_entry(), watch.table.add, tuple(EntryKind)
@@ -590,7 +591,7 @@ class Store:
                 self._labels.joined(script)
 
     def commit(self, *batches: Batch) -> None:
-        """Apply batches in one transaction and flush them to the disk.
+        """Apply batches in one transaction, and flush them to disk.
 
         After a StoreError, nothing has changed. Other exceptions, such as KeyboardInterrupt, can occur after the
         commit.
@@ -672,7 +673,7 @@ class Store:
             if is_frozen:
                 self._rows.insert("frozen", (outpoint,))
         if batch.removed:
-            self._ledger.settle()  # changes in earlier batches need the labels of the entries to be removed
+            self._ledger.settle()  # changes in earlier batches need the labels of the entries that will be removed
         self._remove_entries([self._ids[at] for at in batch.removed])
         for each in batch.accounts:
             self._claim({self._ids[at]: name for at, name in each.left})
@@ -719,15 +720,15 @@ class Store:
 
         Args:
             watch: The watch list.
-            known: Row of each stored entry, by the number of the entry: id, kind, value, label and account.
-            ids: Ids of the accounts by their names.
+            known: Row of each stored entry, keyed by entry number: id, kind, value, label and account.
+            ids: Ids of the accounts, keyed by name.
             row: Row id of the first new entry. The others follow.
         """
         claimed, rows = dict[int, str | None](), count(row)
         labels, accounts = watch.index.labels_by_entry(), watch.index.accounts_by_entry()
         self._ids += (known[at][0] if at in known else next(rows) for at in range(len(labels)))
 
-        def fresh() -> Iterator[tuple[object, ...]]:  # not a list, which the garbage collector would go through
+        def fresh() -> Iterator[tuple[object, ...]]:  # not a list, which the garbage collector would traverse
             for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
                 if at not in known:
                     kind, value = watch.table.entry(at)
@@ -755,7 +756,7 @@ class Store:
     # Accounts
 
     def _claim(self, owners: Mapping[int, str | None]) -> None:
-        """Assign entries, by their row ids, to accounts."""
+        """Assign entries, given by their row ids, to accounts."""
         for row, name in owners.items():
             query = "SELECT kind, value, label FROM watch WHERE id = ?"
             entry = self._db.execute(query, (row,)).fetchone()
@@ -779,7 +780,7 @@ class Store:
         self._claim({self._ids[at]: change.name for at in change.claimed})
 
     def _end_account(self, change: AccountChange) -> None:
-        """Remove an account whose entries are removed, after the events of its matches were written."""
+        """Remove an account whose entries are being removed, after the events about its matches have been written."""
         account = self._accounts.find(change.name) if change.is_removed else None
         if account is not None:
             self._ledger.settle()
@@ -791,7 +792,7 @@ class Store:
     def _remove_entries(self, rows: Sequence[int]) -> None:
         """Remove entries and the coins that were learned through them.
 
-        A coin stays if its outpoint is an entry of its own, or if it pays another entry.
+        A coin stays if its outpoint is itself an entry, or if it pays another entry.
         """
         if not rows:
             return
@@ -808,7 +809,7 @@ class Store:
             self._rows.remove("coins", "outpoint = ?", (outpoint,))
             query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0 AND height IS NOT NULL"
             (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (None,)
-            if paid is None:  # the user gave the script, and the block of the coin was not searched
+            if paid is None:  # the user gave the script, and the coin's block was not searched
                 scripts = scripts or dict(self._db.execute(there, (int(EntryKind.SCRIPT),)))
                 paid = scripts.get(script, row)
             owner = outpoints.get(outpoint, paid)
@@ -816,7 +817,7 @@ class Store:
                 self._rows.insert("coins", (outpoint, owner, value, script))
 
     def _write_coin(self, outpoint: bytes, coin: WatchedCoin) -> None:
-        """Write value and script of an outpoint. A stored coin keeps its entry, as in the watch list's table."""
+        """Write the value and script of an outpoint. A stored coin keeps its entry, as in the watch list's table."""
         entry, value, script = self._ids[coin.entry], coin.value, coin.script
         if self._rows.insert_new("coins", (outpoint, entry, value, script)):
             return
@@ -829,7 +830,7 @@ class Store:
 
 
 def _begin_account(watch: WatchList, name: str, path: Path) -> None:
-    """Let the next entries belong to a stored account. Raises StoreCorruptError for a malformed name."""
+    """Make the next entries belong to a stored account. Raises StoreCorruptError for a malformed name."""
     try:
         watch.begin_account(name)
     except ParameterError as error:

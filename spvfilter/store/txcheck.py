@@ -1,4 +1,4 @@
-"""Check a transaction before it is sent, with everything that the wallet knows without asking a node."""
+"""Check a transaction before it is sent, using everything that the wallet knows without asking a node."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spvfilter.signatures import Validity, find_curve, verify_spends
 from spvfilter.store.validity import why_impossible
 from spvfilter.transaction import Transaction
 
-_LOCKTIME_THRESHOLD = 500_000_000  # from here on a lock time is a time, Core script/script.h
+_LOCKTIME_THRESHOLD = 500_000_000  # lock times at or above this are times, Core script/script.h
 _FINAL = 0xFFFFFFFF  # such inputs ignore the lock time, Core primitives/transaction.h
 _NO_RELATIVE_LOCK = 1 << 31  # BIP-68, disable flag
 _TIME_LOCK = 1 << 22  # BIP-68, type flag: in units of 512 s
 _DUST_RATE = 3_000
 """Fee rate in satoshi per 1,000 virtual bytes (Core policy/policy.h DUST_RELAY_TX_FEE)."""
 _INCREMENTAL_RATES = 100, 1_000
-"""Fee rates that a replacement adds, in satoshi per 1,000 virtual bytes: since Core 30, and before."""
+"""Fee rates that a replacement must add, in satoshi per 1,000 virtual bytes: since Core 30, and before."""
 _MAX_VERSION = 3  # Core primitives/transaction.h TX_MAX_STANDARD_VERSION
-_MIN_SIZE = 65  # bytes without witness, Core policy/policy.h MIN_STANDARD_TX_NONWITNESS_SIZE
-_MAX_SCRIPT_SIG = 1_650  # bytes, Core policy/policy.cpp MAX_STANDARD_SCRIPTSIG_SIZE
+_MIN_SIZE = 65  # bytes without the witness (Core policy/policy.h MIN_STANDARD_TX_NONWITNESS_SIZE)
+_MAX_SCRIPT_SIG = 1_650  # bytes (Core policy/policy.cpp MAX_STANDARD_SCRIPTSIG_SIZE)
 
 
 @public
@@ -45,23 +45,25 @@ class CheckCause(StrEnum):
     """A kind of problem with a transaction."""
 
     MALFORMED = "malformed"
-    """It breaks a rule that needs no other facts: no inputs, an input twice, amounts out of range, or too heavy."""
+    """It breaks a rule that can be checked on its own: it has no inputs, spends an output twice, has amounts out of
+    range, or is too heavy.
+    """
     CONFIRMED = "confirmed"
     """A block already contains the transaction."""
     CONFLICT = "conflict"
     """It or an ancestor spends an output that a transaction in a block spends, or that is spent twice."""
     MISSING_OUTPUT = "missing output"
-    """It spends an output that does not exist in a known transaction."""
+    """It spends an output of a known transaction that has no such output."""
     OUTPUTS_ABOVE_INPUTS = "outputs above inputs"
     """Its outputs are worth more than its inputs."""
     ABANDONED_PARENT = "abandoned parent"
     """It spends from a transaction that was abandoned."""
     IMMATURE_COINBASE = "immature coinbase"
-    """It spends the output of a coinbase with less than 100 confirmations."""
+    """It spends the output of a coinbase with fewer than 100 confirmations."""
     LOCK_TIME = "lock time"
     """Its lock time, or the relative lock time of an input (BIP-68), has not passed."""
     WRONG_SIGNATURE = "wrong signature"
-    """A signature of an input is wrong, or its data does not satisfy the coin's script."""
+    """The signature of an input is wrong, or the input's data does not satisfy the coin's script."""
     UNSIGNED = "unsigned"
     """An input has neither a scriptSig nor a witness.
 
@@ -72,13 +74,13 @@ class CheckCause(StrEnum):
     REFUSED_BEFORE = "refused before"
     """Peers have already refused exactly these bytes."""
     REPLACEMENT_FEE = "replacement fee"
-    """It would replace a transaction of the wallet, and its fee is too low for that (BIP-125, rules 3 and 4)."""
+    """It would replace a transaction of the wallet, but its fee is too low for that (BIP-125, rules 3 and 4)."""
     NOT_STANDARD = "not standard"
     """Nodes do not relay transactions of this version, size or form."""
     DUST = "dust"
     """An output is worth less than it costs to spend it."""
     UNKNOWN = "unknown"
-    """Values or scripts of inputs are unknown, so the fee or a signature was not checked."""
+    """The values or scripts of some inputs are unknown, so the fee or a signature was not checked."""
     REPLACES = "replaces"
     """A pending transaction of the wallet spends one of its inputs."""
 
@@ -89,17 +91,17 @@ class CheckFinding:
     """A problem with a transaction. `str()` returns the message."""
 
     cause: CheckCause
-    """The kind of fault."""
+    """The kind of problem."""
     weight: CheckWeight
     """Whether `broadcast` refuses the transaction because of it."""
     message: str
-    """The finding as a sentence."""
+    """A sentence that describes the problem."""
     txid: bytes
-    """The transaction, 32 bytes in wire order."""
+    """Txid of the transaction, 32 bytes in wire order."""
     by: bytes | None = None
-    """Txid of a transaction that conflicts with it, 32 bytes in wire order; None if there is none."""
+    """Txid of a transaction that conflicts with it, 32 bytes in wire order. None if there is none."""
     height: int | None = None
-    """Height of the block that contains `by`; None if it is unconfirmed or not known."""
+    """Height of the block that contains `by`. None if it is unconfirmed or the height is not known."""
 
     @property
     def txid_hex(self) -> str:
@@ -108,7 +110,7 @@ class CheckFinding:
 
     @property
     def by_hex(self) -> str | None:
-        """The field `by` in hex, as block explorers show it; None if there is none."""
+        """The field `by` in hex, as block explorers show it. None if there is none."""
         return None if self.by is None else hash_to_hex(self.by)
 
     def __str__(self) -> str:
@@ -119,13 +121,13 @@ class KnownParent(NamedTuple):
     """Facts about the transaction whose output an input spends."""
 
     outputs: int | None = None
-    """Number of its outputs; None if it is not known."""
+    """Number of its outputs, or None if the transaction is not known."""
     output: TxOut | None = None
-    """The output that is spent; None if it is not known or does not exist."""
+    """The output that is spent, or None if it is not known or does not exist."""
     height: int | None = None
-    """Height of its block; None if it is unconfirmed or the height is not known."""
+    """Height of its block, or None if it is unconfirmed or the height is not known."""
     is_unconfirmed: bool = False
-    """True if it is known and no block contains it."""
+    """True if the transaction is known and no block contains it."""
     is_coinbase: bool = False
     """True if it is known to be a coinbase."""
 
@@ -136,7 +138,7 @@ class Replaced(NamedTuple):
     txid: bytes
     """Its txid, 32 bytes in wire order."""
     fee: int
-    """Its fee plus those of its descendants, as far as known, in satoshi."""
+    """Its fee plus the fees of its descendants, as far as they are known, in satoshi."""
     is_accepted: bool
     """True if a peer has accepted it."""
 
@@ -145,7 +147,7 @@ class FeeLimits(NamedTuple):
     """Fee rates that peers announce (BIP-133), in satoshi per 1,000 virtual bytes."""
 
     lowest: int
-    """The lowest rate of all connected peers; 0 if a peer has not announced one."""
+    """The lowest rate of all connected peers, or 0 if a peer has not announced one."""
     highest: int
     """The highest rate."""
 
@@ -155,7 +157,7 @@ class CheckFacts(Protocol):
 
     @property
     def tip(self) -> int:
-        """Height of the tip; -1 if the chain is unknown."""
+        """Height of the tip, or -1 if the chain is unknown."""
         ...
 
     @property
@@ -189,7 +191,7 @@ class CheckFacts(Protocol):
 
 
 def invalid(tx: Transaction, cause: CheckCause, reason: str) -> CheckFinding:
-    """Return the finding that no block can contain a transaction."""
+    """Return a finding which says that no block can contain a transaction."""
     return CheckFinding(cause, CheckWeight.INVALID, f"no block can contain the transaction: {reason}", tx.txid)
 
 
@@ -199,14 +201,14 @@ def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> N
         return
     if len(input_values) != len(tx.inputs):
         raise ParameterError(
-            f"input_values: expected {counted(len(tx.inputs), 'value')}, one for each input, not {len(input_values)}"
+            f"input_values: expected {counted(len(tx.inputs), 'value')}, one for each input, got {len(input_values)}"
         )
     wrong = next((value for value in input_values if not 0 <= value <= MAX_MONEY), None)
     if wrong is not None:
         raise ParameterError(f"input_values: {wrong} is not an amount in satoshi")
     spent, made = sum(input_values), sum(output.value for output in tx.outputs)
     if spent < made:
-        raise ParameterError(f"input_values: the inputs are worth {spent} satoshi, less than the {made} of the outputs")
+        raise ParameterError(f"input_values: the inputs are worth {spent} satoshi, but the outputs are worth {made}")
 
 
 def check_package(
@@ -217,7 +219,7 @@ def check_package(
     Args:
         transactions: The transactions. Each may spend outputs of earlier ones.
         facts: The wallet's facts.
-        input_values: Value of each input of the last transaction in satoshi, if the user gave them.
+        input_values: Value of each input of the last transaction in satoshi, if the user gave these.
     """
     package = {tx.txid: tx for tx in transactions}
     checks = [_TxCheck(tx, facts, package) for tx in transactions]
@@ -231,7 +233,7 @@ def check_package(
 
 
 def impossible(tx: Transaction, facts: CheckFacts, input_values: Sequence[int] | None = None) -> CheckFinding | None:
-    """Return why no block can contain a transaction, judged by amounts and other transactions; None if a block may."""
+    """Return why no block can contain a transaction, judging by amounts and other transactions. None if a block may."""
     check = _TxCheck(tx, facts, {})
     if input_values is not None:
         check.values = list(input_values)
@@ -259,12 +261,12 @@ class _TxCheck:
 
     @property
     def fee(self) -> int | None:
-        """The fee in satoshi; None if a value is not known."""
+        """The fee in satoshi, or None if a value is not known."""
         known = [value for value in self.values if value is not None]
         return sum(known) - self._paid if len(known) == len(self.values) else None
 
     def findings(self) -> Iterator[CheckFinding]:
-        """Yield everything except the fee."""
+        """Yield all findings except those about the fee."""
         is_possible = True
         for finding in self.conflicts():
             is_possible = False
@@ -280,7 +282,7 @@ class _TxCheck:
             yield from self._standard()
 
     def conflicts(self) -> Iterator[CheckFinding]:
-        """Yield why no block can contain it, by its amounts and by other transactions."""
+        """Yield the reasons why no block can contain it, judging by its amounts and other transactions."""
         if (reason := why_impossible(self.tx)) is not None:
             yield invalid(self.tx, CheckCause.MALFORMED, reason)
             return
@@ -295,11 +297,11 @@ class _TxCheck:
                 return
         if self.fee is not None and self.fee < 0:
             inputs = self._paid + self.fee
-            reason = f"its outputs are worth {self._paid} satoshi, its inputs only {inputs}"
+            reason = f"its outputs are worth {self._paid} satoshi, but its inputs only {inputs}"
             yield invalid(self.tx, CheckCause.OUTPUTS_ABOVE_INPUTS, reason)
             return
         conflict = self._facts.family_conflict(self.tx)
-        if conflict is not None and conflict.by not in self._package:  # else it is sent again with its child
+        if conflict is not None and conflict.by not in self._package:  # otherwise it is sent again with its child
             yield conflict
 
     def _immature(self) -> Iterator[CheckFinding]:
@@ -307,7 +309,7 @@ class _TxCheck:
             if parent.is_coinbase and parent.height is not None and self._facts.tip >= parent.height:
                 depth = self._facts.tip + 1 - parent.height
                 if depth < COINBASE_MATURITY:
-                    reason = f"it spends a coinbase with {depth} of the {COINBASE_MATURITY} confirmations it needs"
+                    reason = f"it spends a coinbase that has only {depth} of {COINBASE_MATURITY} confirmations"
                     yield invalid(self.tx, CheckCause.IMMATURE_COINBASE, reason)
                     return
 
@@ -415,7 +417,7 @@ class _TxCheck:
 
 
 def _double_spends(transactions: Sequence[Transaction]) -> Iterator[CheckFinding]:
-    """Yield the finding if two transactions of a package spend one output."""
+    """Yield a finding if two transactions of a package spend one output."""
     spenders = dict[bytes, bytes]()
     for tx in transactions:
         for outpoint in tx.inputs:
@@ -429,7 +431,7 @@ def _double_spends(transactions: Sequence[Transaction]) -> Iterator[CheckFinding
 
 
 def _fee_findings(checks: Sequence[_TxCheck], limits: FeeLimits | None) -> Iterator[CheckFinding]:
-    """Yield the finding if the fees of the package are below the limits of peers."""
+    """Yield a finding if the package's fees are below the peers' limits."""
     fees = [check.fee for check in checks]
     known = [fee for fee in fees if fee is not None]
     if limits is None or not checks or len(known) < len(fees):
@@ -447,7 +449,7 @@ def _fee_findings(checks: Sequence[_TxCheck], limits: FeeLimits | None) -> Itera
 
 
 def dust_limit(script_pubkey: bytes) -> int:
-    """Return the smallest value of an output that nodes relay, in satoshi (Core GetDustThreshold)."""
+    """Return the smallest value, in satoshi, of an output with this script that nodes relay (Core GetDustThreshold)."""
     if script_pubkey[:1] == b"\x6a" or len(script_pubkey) > 10_000:
         return 0  # nobody can spend it
     is_witness = 4 <= len(script_pubkey) <= 42 and script_pubkey[1] + 2 == len(script_pubkey)

@@ -8,10 +8,10 @@ from spvfilter.transaction import NULL_OUTPOINT, Transaction
 
 
 def are_amounts(raw: bytes, span: TxSpan) -> bool:
-    """Return True if each output and their sum are from 0 to 21 million coins (Core CheckTransaction).
+    """Return True if the value of each output, and their sum, is from 0 to 21 million coins (Core CheckTransaction).
 
-    `span` is the transaction's span in `raw`. Neither a txid nor a block header proves it: on a chain with little work
-    a peer can mine a block with any amounts.
+    `span` is the transaction's span in `raw`. Neither a txid nor a block header proves this: on a chain with little
+    work, a peer can mine a block with any amounts.
     """
     total = 0
     for at, _, _ in span.outputs:
@@ -23,7 +23,7 @@ def are_amounts(raw: bytes, span: TxSpan) -> bool:
 
 
 def why_impossible(tx: Transaction) -> str | None:
-    """Return why no block may contain a transaction after its coinbase (Core CheckTransaction); None if a block may."""
+    """Return why no block may contain a transaction after its coinbase (Core CheckTransaction). None if a block may."""
     inputs = tx.inputs
     if not inputs or not tx.span.outputs:
         return "it has no inputs" if not inputs else "it has no outputs"

@@ -46,7 +46,7 @@ from spvfilter.watch.match import Completeness
 T = TypeVar("T")
 
 _TOP = (1 << 63) - 1  # higher than every place
-_COLUMNS = {  # of each table, with 1 if their values are allowed, and their mark
+_COLUMNS = {  # the columns of each table, 1 if their values are allowed, and the mark
     table: ", ".join(f"{table}.{column}" for column in columns.split(", ")) + f", {ACCEPTED[table]}, {table}.mark"
     for table, columns in MARKED.items()
 }
@@ -54,7 +54,7 @@ _COLUMNS = {  # of each table, with 1 if their values are allowed, and their mar
 
 @public
 class Snapshot(list[T]):
-    """A list that reflects the wallet at one moment, and the number of the last event included in it.
+    """A list that reflects the wallet at one moment, and the number of the last event that it includes.
 
     The events after that number report exactly the later changes.
     """
@@ -75,7 +75,7 @@ class Snapshot(list[T]):
 class Balance:
     """The balance of a wallet, or of one account, in satoshi.
 
-    A transaction is pending if it is unconfirmed and counts, unlike, for example, a replaced one.
+    A transaction is pending if it is unconfirmed and counts toward the balance, unlike, for example, a replaced one.
     """
 
     confirmed: int
@@ -107,7 +107,7 @@ class Balance:
 
     @property
     def total(self) -> int:
-        """Balance after all pending transactions: confirmed + immature + pending_in - pending_out, in satoshi."""
+        """Balance after all pending transactions, in satoshi: confirmed + immature + pending_in - pending_out."""
         return self.confirmed + self.immature + self.pending_in - self.pending_out
 
 
@@ -123,11 +123,11 @@ class Coin:
     script_pubkey: bytes
     """Script that it pays."""
     address: str | None
-    """Address of the script; None if the script has none."""
+    """Address of the script, or None if it has none."""
     label: str | None
     """Label of the entry that it matches."""
     height: int | None
-    """Height of its block; None while it is pending."""
+    """Height of its block. None while it is pending."""
     is_coinbase: bool
     """True if a coinbase transaction created it."""
     is_spendable: bool
@@ -135,34 +135,34 @@ class Coin:
 
     A pending transaction certainly spends it if the wallet broadcast that transaction or verified its signatures."""
     spent_by: bytes | None
-    """Txid of the pending transaction that spends it, 32 bytes in wire order; None if there is none."""
+    """Txid of the pending transaction that spends it, 32 bytes in wire order. None if there is none."""
     cursor: str
     """Position in the list. Pass it as `before` to get the next page."""
     time: int | None = None
-    """Time of its block (Unix time); None while it is pending."""
+    """Time of its block (Unix time). None while it is pending."""
     completeness: Completeness | None = None
-    """How certain it is that no match in its block is missing; None while it is pending."""
+    """How certain it is that no match in its block is missing. None while it is pending."""
     keychain: str | None = None
     """Name of the keychain that derives the script. None if it does not belong to a keychain."""
     keychain_index: int | None = None
-    """Index of the script in the keychain, from 0. None if it does not belong to a keychain."""
+    """Index of the script in the keychain, starting at 0. None if it does not belong to a keychain."""
     is_spender_own: bool | None = None
-    """True if this wallet broadcast the transaction `spent_by`; None if there is none.
+    """True if this wallet broadcast the transaction `spent_by`. None if there is none.
 
     If one of the wallet's own transactions spends the coin, it replaces somebody else's.
     """
     output_label: str | None = None
-    """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
+    """Label of the output itself, as stored by `LightClient.import_labels`. None if it has none."""
     is_frozen: bool = False
     """True if `LightClient.freeze` or an imported label has frozen it."""
     account: str | None = None
     """Name of the account that the coin belongs to, or None."""
     is_trusted: bool = False
-    """True if it is pending change of a transaction that this wallet broadcast and that spends only its own coins."""
+    """True if it is pending change from a transaction that this wallet broadcast and that spends only its own coins."""
     sp_label: int | None = None
-    """Number of the label of the silent payment address that was paid; 0 for the wallet's change.
-
-    None if the address has no label, or if the coin is not a silent payment."""
+    """Label number of the silent payment address that was paid; 0 for the wallet's change. None if the address has no
+    label, or if the coin is not a silent payment.
+    """
     sp_tweak: bytes | None = field(default=None, repr=False)
     """32-byte secret to add to the private spend key to get the private key of a silent payment.
 
@@ -170,7 +170,7 @@ class Coin:
 
     @property
     def spent_by_hex(self) -> str | None:
-        """The field `spent_by` in hex, as block explorers show it; None if there is none."""
+        """The field `spent_by` in hex, as block explorers show it. None if there is none."""
         return None if self.spent_by is None else hash_to_hex(self.spent_by)
 
 
@@ -188,22 +188,22 @@ class HistoryEntry:
     value from when it did.
     """
     fee: int | None
-    """Fee in satoshi; None unless every input matches and its value is known.
+    """Fee in satoshi. None unless every input matches and its value is known.
 
     In an account's history, it is None unless the account paid all inputs.
     """
     status: TxStatus
     """Status of the transaction."""
     height: int | None
-    """Height of its block; None unless it is confirmed."""
+    """Height of its block. None unless it is confirmed."""
     block_hash: bytes | None
-    """Hash of the block that contains it, or else a conflicting transaction; 32 bytes in wire order."""
+    """Hash of the block that contains it or, failing that, a conflicting transaction, 32 bytes in wire order."""
     time: int | None
-    """Time of its block, or else when it was first seen (Unix time)."""
+    """Time of its block or, failing that, when it was first seen (Unix time)."""
     first_seen: int | None
-    """When it was first seen unconfirmed (Unix time); None if it was first seen in a block."""
+    """When it was first seen unconfirmed (Unix time). None if it was first seen in a block."""
     confirmations: int
-    """Number of confirmations: 1 in the tip of the best chain, 0 unless it is confirmed."""
+    """Number of confirmations: 1 in the tip of the best chain, and 0 unless it is confirmed."""
     rival: bytes | None
     """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     is_own: bool
@@ -217,9 +217,9 @@ class HistoryEntry:
     cursor: str
     """Position in the list. Pass it as `before` to get the next page."""
     completeness: Completeness | None = None
-    """How certain it is that no match in its block is missing; None unless it is confirmed."""
+    """How certain it is that no match in its block is missing. None unless it is confirmed."""
     label: str | None = None
-    """Label of the transaction itself, as `LightClient.import_labels` stores it; None if it has none."""
+    """Label of the transaction itself, as stored by `LightClient.import_labels`. None if it has none."""
 
     @property
     def txid_hex(self) -> str:
@@ -228,26 +228,26 @@ class HistoryEntry:
 
     @property
     def block_hash_hex(self) -> str | None:
-        """The field `block_hash` in hex, as block explorers show it; None if there is none."""
+        """The field `block_hash` in hex, as block explorers show it. None if there is none."""
         return None if self.block_hash is None else hash_to_hex(self.block_hash)
 
     @property
     def rival_hex(self) -> str | None:
-        """The field `rival` in hex, as block explorers show it; None if there is none."""
+        """The field `rival` in hex, as block explorers show it. None if there is none."""
         return None if self.rival is None else hash_to_hex(self.rival)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SearchedEntries:
-    """A group of entries of the watch list, and the blocks that were searched for them."""
+    """A group of watch list entries, and the blocks that have been searched for them."""
 
     entries: int
     """Number of entries in the group."""
     ranges: tuple[BlockRange, ...]
-    """Blocks of the best chain that were searched for the group, in ascending order."""
+    """Blocks of the best chain that have been searched for the group, in ascending order."""
     skipped: tuple[BlockRange, ...]
-    """Blocks up to the searched height that were not searched for the group. `rescan` searches them."""
+    """Blocks up to the searched height that have not been searched for the group. `rescan` searches them."""
 
 
 @public
@@ -268,7 +268,7 @@ class Views:
         return self._network
 
     def tip(self) -> int:
-        """Return the height of the tip of the best chain; -1 for none.
+        """Return the height of the tip of the best chain, or -1 if there is none.
 
         Raises:
             StoreError: The database cannot be read.
@@ -277,7 +277,7 @@ class Views:
             return self._tip()
 
     def sequence(self) -> int:
-        """Return the number of the last event; 0 for none.
+        """Return the number of the last event, or 0 if there is none.
 
         Raises:
             StoreError: The database cannot be read.
@@ -286,7 +286,7 @@ class Views:
             return self._log().last
 
     def searched_height(self) -> int:
-        """Return the height up to which blocks have been searched; -1 if none have.
+        """Return the height up to which blocks have been searched, or -1 if none have.
 
         Blocks up to this height may have been skipped for some entries: `searched` lists them.
 
@@ -298,10 +298,10 @@ class Views:
             return -1 if raw is None else int.from_bytes(raw[:8], "little", signed=True)
 
     def searched(self) -> tuple[SearchedEntries, ...]:
-        """Return which blocks were searched for which entries.
+        """Return which blocks have been searched for which entries.
 
-        Entries that were searched for in the same blocks form a group. Groups are in the order in which their entries
-        were added.
+        Entries that have been searched for in the same blocks form a group. Groups are in the order in which their
+        entries were added.
 
         Raises:
             StoreError: The database cannot be read.
@@ -318,7 +318,7 @@ class Views:
         return tuple(SearchedEntries(count, ranges, gaps(ranges, cursor)) for count, (_, ranges) in rows if count)
 
     def searched_for(self, entry: EntryName) -> tuple[BlockRange, ...]:
-        """Return the blocks that were searched for an entry.
+        """Return the blocks that have been searched for an entry.
 
         Args:
             entry: An address, a scriptPubKey as bytes, an outpoint, or a line of a watch list file, such as
@@ -383,11 +383,11 @@ class Views:
             return tuple(keychains_of(self._checked, self._network, keychain, owner))
 
     def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
-        """Return the first address of a keychain that, according to the database, is neither paid nor revealed.
+        """Return the first address of a keychain that, according to the database, has been neither paid nor revealed.
 
         Args:
             keychain: Name or label of the keychain. By default, the first keychain.
-            account: Only keychains of this account. The first one derives its receiving addresses.
+            account: Only keychains of this account. The first of them derives its receiving addresses.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
@@ -414,7 +414,9 @@ class Views:
             return is_script_used(self._checked, script)
 
     def _of_keychain(self, keychain: str) -> tuple[list[int], int | None]:
-        """Return the row ids of the keychains with a name or a label, and the id of the account of all of them."""
+        """Return the row ids of the keychains with this name or label, and the id of their account if they share
+        one.
+        """
         rows = chosen(self._checked, keychain)
         owners = {row[7] for row in rows}
         return [row[0] for row in rows], owners.pop() if len(owners) == 1 else None
@@ -453,7 +455,7 @@ class Views:
         )
 
     def _held_value(self, label: str | None, keychain: str | None, account: str | None) -> int:
-        """Return the value of the mature coins that are frozen, or that a pending transaction certainly spends.
+        """Return the total value of the mature coins that are frozen, or that a pending transaction certainly spends.
 
         The arguments are those of `balance`.
         """
@@ -480,7 +482,7 @@ class Views:
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
-        if raw is None and self._totals_of(None, None) != Totals():  # they are written when they are not 0 any more
+        if raw is None and self._totals_of(None, None) != Totals():  # they are written once they are no longer 0
             raise StoreCorruptError(f"{self._path}: the totals are missing")
         return Totals.parse(raw)
 
@@ -499,7 +501,7 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return all outputs that are unspent in the best chain: pending ones first, then the latest.
+        """Return all outputs that are unspent in the best chain: pending ones first, then confirmed ones, latest first.
 
         Some may be immature, frozen, or spent by a pending transaction. `unspent` returns the coins that you may spend
         now.
@@ -508,7 +510,7 @@ class Views:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
             account: Only coins of this account.
-            limit: Length of the page. By default, there is one page with everything.
+            limit: Length of the page. By default, one page contains everything.
             before: `cursor` of the last item on the previous page, to get the next one.
 
         Raises:
@@ -557,7 +559,7 @@ class Views:
             account: Only coins of this account.
             trusted_change: True to include pending change (`Coin.is_trusted`) that is neither frozen nor spent by
                 another of the wallet's own transactions.
-            limit: Length of the page. By default, there is one page with everything.
+            limit: Length of the page. By default, one page contains everything.
             before: `cursor` of the last item on the previous page, to get the next one.
 
         Raises:
@@ -584,7 +586,7 @@ class Views:
             return Snapshot(islice(chosen, limit), self._log().last)
 
     def frozen(self) -> tuple[OutPoint, ...]:
-        """Return all frozen outpoints, even of coins that a block has spent.
+        """Return all frozen outpoints, even those of coins that a block has spent.
 
         Raises:
             StoreError: The database cannot be read.
@@ -596,8 +598,8 @@ class Views:
     def reserved(self) -> tuple[OutPoint, ...]:
         """Return the coins, confirmed or pending, that are frozen or that a pending transaction certainly spends.
 
-        A spend is certain if the wallet broadcast the transaction or verified its signatures. `unspent` leaves out
-        these coins.
+        A spend is certain if the wallet broadcast the transaction or verified its signatures. `unspent` excludes these
+        coins.
 
         Raises:
             StoreError: The database cannot be read.
@@ -606,10 +608,10 @@ class Views:
             return tuple(map(OutPoint.parse, sorted(self._reserved_values("1", (), None, None, None))))
 
     def coin(self, outpoint: OutPoint | str) -> Coin | None:
-        """Return the coin with an outpoint, or None if the wallet has no such coin.
+        """Return the coin at an outpoint, or None if the wallet has no such coin.
 
         Args:
-            outpoint: The outpoint, or a string TXID:INDEX.
+            outpoint: The outpoint, or a string of the form TXID:INDEX.
 
         Raises:
             ParameterError: The text is not an outpoint.
@@ -639,10 +641,10 @@ class Views:
         """Return transactions, latest first: unconfirmed ones, then confirmed ones.
 
         Abandoned, expired and conflicted transactions are placed at the height that the chain had when they were first
-        seen. With `keychain` or `script`, they are left out.
+        seen. With `keychain` or `script`, they are omitted.
 
-        An account's history gives its own net value and labels for each transaction, and the fee if the account paid
-        all inputs.
+        An account's history gives, for each transaction, the account's own net value and labels, and the fee if the
+        account paid all inputs.
 
         Cursors stay valid, but if a block arrives between two pages, an entry may be missing or appear twice. To
         prevent that, read all pages within one call of `read`.
@@ -651,9 +653,9 @@ class Views:
             label: Only transactions of entries with this label.
             keychain: Only transactions of the keychain with this name or label.
             account: Only transactions of this account.
-            limit: Length of the page. By default, there is one page with everything.
+            limit: Length of the page. By default, one page contains everything.
             before: `cursor` of the last item on the previous page, to get the next one.
-            waiting: True to return only other people's transactions that lack evidence.
+            waiting: True to return only other people's transactions that still lack evidence.
             script: Only transactions that pay or spend this watched address, or this watched scriptPubKey as bytes.
 
         Raises:
@@ -697,7 +699,7 @@ class Views:
             return Snapshot(self._entries(where, values), self._log().last)
 
     def _entry_of(self, script: bytes | str) -> int:
-        """Return the row id of the entry of a script. Raises ParameterError if it is not watched."""
+        """Return the row id of a script's entry. Raises ParameterError if the script is not watched."""
         raw = address_to_script(script, self._network) if isinstance(script, str) else script
         if not isinstance(raw, bytes):
             raise ParameterError(f"script: expected an address or a scriptPubKey as bytes, not {type(raw).__name__}")
@@ -712,7 +714,7 @@ class Views:
     ) -> Iterator[HistoryEntry]:
         """Yield a page of the history of an account.
 
-        `of` is a condition for the rows of transactions. `place` is the column that orders them.
+        `of` is a condition on the rows of transactions. `place` is the column by which they are sorted.
         """
         is_labelled, named = "1", tuple[object, ...]()
         if label is not None:
@@ -748,7 +750,7 @@ class Views:
         """Return a PSBT (BIP-174) for a transaction, to pass to a signing program.
 
         Each of the wallet's inputs gets the transaction that it spends, its scripts, and the origin of each key, as far
-        as a descriptor gives them. The wallet's outputs get scripts and keys, so that the signing program recognizes
+        as a descriptor includes it. The wallet's outputs get scripts and keys, so that the signing program recognizes
         change. Inputs of other wallets stay empty.
 
         Args:
@@ -775,9 +777,10 @@ class Views:
             return psbts.psbt_of(self._checked, self._network, tx, previous)
 
     def effects(self, txids: Iterable[bytes | str] | None = None) -> Snapshot[TxEffects]:
-        """Return the transactions that count, with the wallet's outputs that each creates and spends.
+        """Return the transactions that count toward the balance, with the wallet's outputs that each creates and
+        spends.
 
-        A program can compute the history of any script from them. Outputs of the genesis block are left out, because
+        A program can compute the history of any script from them. Outputs of the genesis block are omitted, because
         they cannot be spent.
 
         Args:
@@ -870,18 +873,18 @@ class Views:
 
     @contextmanager
     def _moment(self) -> Iterator[None]:
-        """All reads see the same commit, and errors of SQLite become StoreError."""
+        """Context manager: all reads see the same commit, and SQLite's errors become StoreError."""
         with reading(self._path), self.moment():
             yield
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table without their marks. Raises StoreCorruptError for a damaged row."""
+        """Yield the rows of a table, without the marks. Raises StoreCorruptError for a damaged row."""
         for whole in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
             row = whole[:-2]
             if whole[-1] != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a row in table {table} is damaged")
             if not whole[-2]:
-                check_row(self._path, table, row)  # it raises the error that names the column
+                check_row(self._path, table, row)  # this raises an error that names the column
             yield row
 
     def _meta(self, key: str) -> bytes | None:
@@ -971,7 +974,7 @@ class Views:
         return self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
 
     def _is_proven(self, txid: bytes) -> bool:
-        """True if this wallet broadcast a transaction, or verified its signatures for coins of the wallet."""
+        """True if this wallet broadcast a transaction, or verified its signatures for the wallet's coins."""
         query = "FROM transactions WHERE txid = ? AND (broadcast_seq IS NOT NULL OR signatures = 'valid')"
         return next(self._checked("transactions", query, (txid,)), None) is not None
 
@@ -1006,7 +1009,7 @@ class Views:
         )
 
     def _found_in(self, outpoint: bytes, height: int, tip: int) -> tuple[int, Completeness]:
-        """The time and completeness of the block, at a given height, that contains an output."""
+        """Return the time and completeness of the block at a given height that contains an output."""
         values = outpoint[:32], int.from_bytes(outpoint[32:], "little"), height
         row = next(
             self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None
@@ -1016,7 +1019,7 @@ class Views:
         return self._time_of(height, row[8], tip), stored_completeness(row[10], self._path)
 
     def _completeness_of(self, txid: bytes) -> Completeness | None:
-        """The least certain completeness of a transaction's matches."""
+        """Return the least certain completeness of a transaction's matches."""
         found = {row[10] for row in self._checked("matches", "FROM matches WHERE txid = ?", (txid,))}
         return min(
             (stored_completeness(each, self._path) for each in found), key=list(Completeness).index, default=None
@@ -1069,7 +1072,7 @@ def _cursor(place: int, key: bytes) -> str:
 
 
 def _behind(cursor: str | None) -> tuple[int, bytes]:
-    """Place and key of a cursor."""
+    """Parse a cursor, and return its place and key."""
     if cursor is None:
         return _TOP, b""
     try:

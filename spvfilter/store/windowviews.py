@@ -15,9 +15,9 @@ from spvfilter.network import Network
 from spvfilter.store.schema import HAS_VALUE, RUN_CLASS, RUN_CLASSES
 from spvfilter.watch.keychain import MAX_LISTED, all_used, identity_of, listed_keychains
 
-# a function that returns checked rows of a table, from the rest of a query and its values
+# a function that returns checked rows of a table, given the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
-_FEW = 500  # rows that one query names, and questions about entries before all runs are read (our choice)
+_FEW = 500  # most rows that one query names, and most lookups of entries before all runs are read (our choice)
 _SIZES = ", ".join(f"({number}, {most})" for number, most in enumerate(RUN_CLASSES))
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
@@ -28,36 +28,39 @@ class KeychainStatus:
     """A keychain of the wallet, and its used indexes."""
 
     name: str
-    """Name of the keychain: its descriptor, if any; for sp(), the address without a label."""
+    """Name of the keychain: its descriptor, if it has one. For sp(), the address without a label."""
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor with its checksum; None if one of the program's functions derives the scripts."""
+    """Descriptor with its checksum, or None if one of the program's functions derives the scripts."""
     lookahead: int
     """Number of indexes to watch after the last used one."""
     window: int
-    """Number of watched indexes: all below this one are watched."""
+    """Number of watched indexes: all indexes below this one are watched."""
     used: tuple[int, ...]
-    """Indexes that were ever paid, in ascending order, whatever became of the payment."""
+    """Indexes that have ever been paid, in ascending order, whatever became of the payment."""
     revealed: int
-    """First index that `LightClient.reveal_address` has neither returned nor skipped yet; 0 if it returned none."""
+    """First index that `LightClient.reveal_address` has neither returned nor skipped yet, or 0 if it has returned
+    none.
+    """
     next_index: int | None
-    """Lowest index that is neither paid nor revealed; None if there is none, as with an unranged descriptor."""
+    """Lowest index that has been neither paid nor revealed. None if there is none, which is common for an unranged
+    descriptor.
+    """
     next_address: str | None
-    """Address of `next_index`; for sp(), the one without a label. None if the scripts do not have addresses."""
+    """Address at `next_index`; for sp(), the one without a label. None if the scripts do not have addresses."""
     account: str | None = None
     """Name of the account that the keychain belongs to, or None."""
     revealed_elsewhere: tuple[int, ...] = ()
-    """Indexes, from `revealed` on, whose address another keychain, even a removed one, has revealed."""
+    """Indexes at or above `revealed` whose address another keychain, even a removed one, has revealed."""
 
 
 def keychains_of(
     checked: Checked, network: Network, name: str | None = None, account: int | None = None
 ) -> list[KeychainStatus]:
-    """Return the keychains in the order in which they were added; with `name`, only the ones from `chosen`.
-
-    With `account`, only keychains of the account with this id. Raises StoreCorruptError, and ParameterError if no
-    keychain has the name.
+    """Return the keychains in the order in which they were added. With `name`, only the keychains that `chosen` returns
+    are included. With `account`, only keychains of the account with this id are included. Raises StoreCorruptError, and
+    ParameterError if no keychain has the name.
     """
     rows = _keychains(checked, name, account)
     names = _account_names(checked, {row[7] for row in rows} - {None})
@@ -90,7 +93,7 @@ def _is_silent(descriptor: str | None) -> bool:
 
 
 def _account_names(checked: Checked, accounts: Collection[int]) -> dict[int, str]:
-    """Return the names of accounts by the ids of their rows."""
+    """Return the names of these accounts, keyed by row id."""
     where = "FROM accounts" if len(accounts) > _FEW else f"FROM accounts WHERE id IN ({_listed(accounts)})"
     return {row: name for row, name, _ in checked("accounts", where, ())}
 
@@ -100,11 +103,12 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 class _Windows:
-    """The windows of some keychains, read together: which indexes are paid, and which are revealed.
+    """The windows of several keychains, read together: which indexes have been paid, and which have been revealed.
 
     Args:
-        checked: Reads rows.
-        keychains: Row ids of the keychains; None for all. Rows of other keychains are read only if scripts are shared.
+        checked: Function that reads rows.
+        keychains: Row ids of the keychains, or None for all. Rows of other keychains are read only if scripts are
+            shared.
     """
 
     def __init__(self, checked: Checked, keychains: Sequence[int] | None) -> None:
@@ -118,13 +122,13 @@ class _Windows:
         for run in map(_Run._make, checked("runs", f"FROM runs WHERE {chosen} ORDER BY keychain, first, entry", ())):
             self._runs.setdefault(run.keychain, []).append(run)
         self.used: dict[int, list[int]] = {}
-        """Indexes that confirmed transactions paid, in ascending order, by the row id of the keychain."""
+        """Indexes that confirmed transactions have paid, in ascending order, keyed by the keychain's row id."""
         for keychain, index in checked("used", f"FROM used WHERE {chosen} ORDER BY keychain, place", ()):
             self.used.setdefault(keychain, []).append(index)
         self.revealed: dict[int, int] = self._read_revealed()
-        """First index that was not revealed, by the row id of the keychain; 0 is left out."""
+        """First index that has not been revealed, keyed by the keychain's row id. Zeros are omitted."""
         self.elsewhere: dict[int, set[int]] = {}
-        """Indexes, from the first unrevealed one on, whose address was revealed elsewhere, by the row id."""
+        """Indexes, at or above the first unrevealed index, whose address was revealed elsewhere, keyed by row id."""
         for keychain, index in self._revealed_elsewhere():
             if index >= self.revealed.get(keychain, 0):
                 self.elsewhere.setdefault(keychain, set()).add(index)
@@ -133,7 +137,7 @@ class _Windows:
             self._pending.setdefault(keychain, set()).add(index)
 
     def free_index(self, keychain: int) -> int:
-        """Return the lowest index that is neither paid nor revealed. It may be the end of the window."""
+        """Return the lowest index that has been neither paid nor revealed. It may be the end of the window."""
         taken = {*self.used.get(keychain, ()), *self._pending.get(keychain, ()), *self.elsewhere.get(keychain, ())}
         index = self.revealed.get(keychain, 0)
         while index in taken:
@@ -141,7 +145,7 @@ class _Windows:
         return index
 
     def addresses(self, places: Mapping[int, int], network: Network) -> dict[int, str]:
-        """Return the address of one index in each keychain. A keychain whose scripts have no address is left out."""
+        """Return the address at one index of each keychain. A keychain whose scripts have no address is omitted."""
         entries = {keychain: _entries_in(self._runs.get(keychain, ()), index) for keychain, index in places.items()}
         scripts = self._read_scripts(chain.from_iterable(entries.values()))
         found: dict[int, str] = {}
@@ -151,7 +155,7 @@ class _Windows:
         return found
 
     def _read_scripts(self, entries: Iterable[int]) -> dict[int, bytes]:
-        """Return the scripts of these entries, and of all entries read earlier, by their row ids.
+        """Return the scripts of these entries, and of all entries read earlier, keyed by row id.
 
         The next address of most keychains is the script that identifies them.
         """
@@ -175,7 +179,7 @@ class _Windows:
         return {keychain: ends[identity] for keychain, identity in identities.items() if identity in ends}
 
     def _paid_unconfirmed(self) -> Iterator[tuple[int, int]]:
-        """Yield keychain and index of each output of an unconfirmed transaction."""
+        """Yield the keychain and index of each output of an unconfirmed transaction."""
         where = "FROM matches WHERE height IS NULL AND spend = 0"
         if not self._is_all:
             where = (
@@ -186,7 +190,7 @@ class _Windows:
             yield from self._places.owners(entry)
 
     def _revealed_elsewhere(self) -> Iterator[tuple[int, int]]:
-        """Yield keychain and index of scripts that another keychain, perhaps a removed one, has revealed."""
+        """Yield the keychain and index of each script that another keychain, possibly a removed one, has revealed."""
         if any(self._checked("revealed_scripts", "FROM revealed_scripts LIMIT 1", ())):
             where = (
                 f"FROM revealed_scripts CROSS JOIN watch ON kind = 0 AND {HAS_VALUE.format('revealed_scripts.script')}"
@@ -208,7 +212,7 @@ class _Windows:
                 yield run.keychain, run.index_of(entry)
 
     def _shared(self) -> Iterator[tuple[_Run, _Run]]:
-        """Yield each run with each run of another keychain that has an entry in common with it."""
+        """Yield each pair of runs of different keychains that have an entry in common."""
         runs = sorted(chain.from_iterable(self._runs.values()), key=lambda run: run.entry)
         for at, run in enumerate(runs):
             if not self._is_all:
@@ -237,7 +241,7 @@ class _Run(NamedTuple):
         return self.entry + self.indexes * self.scripts
 
     def index_of(self, entry: int) -> int:
-        """Return the index of an entry of the run."""
+        """Return the index of an entry in the run."""
         return self.first + (entry - self.entry) // self.scripts
 
     def entry_of(self, index: int) -> int:
@@ -255,7 +259,7 @@ def _entries_in(runs: Iterable[_Run], index: int) -> list[int]:
 
 
 def _scripts_of(checked: Checked, entries: Iterable[int]) -> dict[int, bytes]:
-    """Return the scripts of entries by their row ids."""
+    """Return the scripts of entries, keyed by row id."""
     left, found = iter(entries), dict[int, bytes]()
     while some := list(islice(left, _FEW)):
         rows = checked("watch", f"FROM watch WHERE id IN ({_listed(some)})", ())
@@ -264,9 +268,9 @@ def _scripts_of(checked: Checked, entries: Iterable[int]) -> dict[int, bytes]:
 
 
 def _overlapping(checked: Checked, start: int, end: int) -> list[_Run]:
-    """Return the runs that have an entry from `start` up to `end`, without reading the runs of other entries.
+    """Return the runs that contain an entry from `start` up to `end`, without reading the runs of other entries.
 
-    A run that covers `start` begins at most one length before it. The index has the runs by their class of length.
+    A run that covers `start` begins at most its length before it. The index contains the runs by length class.
     """
     where = (
         f"FROM (VALUES {_SIZES}) AS size CROSS JOIN runs WHERE {RUN_CLASS} = size.column1"
@@ -276,20 +280,20 @@ def _overlapping(checked: Checked, start: int, end: int) -> list[_Run]:
 
 
 def _revealed(checked: Checked, keychain: int) -> int:
-    """Return the first index of a keychain that was not revealed."""
+    """Return the first index of a keychain that has not been revealed."""
     identity = identity_of(script for _, script in _entries_at(checked, keychain, 0))
     return next((row[1] for row in checked("revealed", "FROM revealed WHERE keychain = ?", (identity,))), 0)
 
 
 def _entries_at(checked: Checked, keychain: int, index: int) -> list[tuple[int, bytes]]:
-    """Return row id and script of each entry of an index of a window."""
+    """Return the row id and script of each entry at an index of a window."""
     where = "FROM runs WHERE keychain = ? AND first <= ? AND first + indexes > ? ORDER BY entry"
     runs = map(_Run._make, checked("runs", where, (keychain, index, index)))
     return list(_scripts_of(checked, _entries_in(runs, index)).items())
 
 
 def _free_place(checked: Checked, keychain: int, window: int) -> tuple[int, list[bytes]]:
-    """Return the lowest index that is neither paid nor revealed, as `_Windows` does, and its scripts.
+    """Return the lowest index that has been neither paid nor revealed, as `_Windows` does, and its scripts.
 
     The index may be the end of the window, which has no scripts. The queries read neither other keychains nor all used
     indexes.
@@ -317,7 +321,7 @@ def _unused_from(checked: Checked, keychain: int, first: int) -> int:
 def _is_taken(checked: Checked, places: EntryPlaces | None, keychain: int, entry: int, script: bytes) -> bool:
     """Return True if an unconfirmed transaction pays an entry, or if its script was revealed elsewhere.
 
-    Without `places`, no keychain of the database has revealed an index.
+    If `places` is None, no keychain in the database has revealed an index.
     """
     return (
         any(checked("matches", "FROM matches WHERE entry = ? AND height IS NULL AND spend = 0 LIMIT 1", (entry,)))
@@ -330,12 +334,14 @@ def _is_taken(checked: Checked, places: EntryPlaces | None, keychain: int, entry
 
 
 def _address_of(scripts: Iterable[bytes], network: Network) -> str | None:
-    """Return the first address among scripts; None if they have none."""
+    """Return the first address among scripts, or None if they have none."""
     return next(filter(None, (script_to_address(script, network) for script in scripts)), None)
 
 
 def _keychains(checked: Checked, name: str | None, account: int | None) -> list[tuple[Any, ...]]:
-    """Return the rows of keychains with a name, of an account; None means all. Raises the same errors as `chosen`."""
+    """Return the rows of the keychains with this name and account. None means any. Raises the same errors as
+    `chosen`.
+    """
     if name is not None:
         found = chosen(checked, name)
         if account is not None and not (found := [row for row in found if row[7] == account]):
@@ -347,7 +353,7 @@ def _keychains(checked: Checked, name: str | None, account: int | None) -> list[
 
 
 def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
-    """Return the rows of the keychains with a name, a descriptor without its checksum, or a label.
+    """Return the rows of the keychains that have this name or label, or this descriptor, given without its checksum.
 
     Several keychains may have the same label. The query reads only the rows that it returns, in order of their ids.
 
@@ -356,7 +362,7 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     if not isinstance(name, str):
         raise ParameterError(f"keychain: expected the name or label of a keychain, not {type(name).__name__}")
     ways: list[tuple[str, tuple[str, ...]]] = [("name = ?", (name,)), ("label = ?", (name,))]
-    if "#" not in name:  # the name of a keychain from a descriptor ends with '#' and the checksum
+    if "#" not in name:  # the name of a keychain with a descriptor ends with '#' and the checksum
         ways.insert(1, ("name >= ? AND name < ?", (f"{name}#", f"{name}$")))
     if any("\ud800" <= each <= "\udfff" for each in name):  # SQLite cannot store such a name
         ways.clear()
@@ -369,10 +375,10 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
 
 
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
-    """Return the address of a keychain's lowest index that is neither paid nor revealed.
+    """Return the address at a keychain's lowest index that has been neither paid nor revealed.
 
-    By default, the first keychain is used; with `account`, only keychains of the account with this id count. The
-    queries do not read other keychains or all used indexes.
+    By default, this is the first keychain. With `account`, only keychains of the account with this id are considered.
+    The queries do not read other keychains or all used indexes.
 
     Raises ParameterError if there is no such keychain, or if it has no unused address in its window.
     """
@@ -398,7 +404,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
 
 
 def is_script_used(checked: Checked, script: bytes) -> bool:
-    """Return True if an output that pays a script was found, or if its index in a keychain was used."""
+    """Return True if an output that pays a script has been found, or if its index in a keychain has been used."""
     places = EntryPlaces(checked)
     for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?')}", (script, script)):
         if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):
@@ -409,22 +415,21 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
 
 
 class EntryPlaces:
-    """The keychains and the indexes of entries. After many lookups, it reads all runs in one pass."""
+    """Looks up the keychains and indexes of entries. After many lookups, it reads all runs in one pass."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
         self._questions = 0
-        self._near: dict[int, tuple[int, list[_Run]]] = {}  # end of a run and all runs there, by its first entry
-
+        # for each first entry of a run, the end of the run and all runs there
+        self._near: dict[int, tuple[int, list[_Run]]] = {}
         self._starts: list[int] = []  # the keys of this dictionary, in ascending order
-        self._runs: list[_Run] | None = None  # all runs by their first entry, if they have been read
-        self._reach: list[int] = []  # highest end of the runs up to each run
+        self._runs: list[_Run] | None = None  # all runs, sorted by their first entry, if they have been read
+        self._reach: list[int] = []  # highest end among the runs up to each run
         self._names: dict[int, str | None] = {}
 
     def find(self, entry: int) -> tuple[str | None, int | None]:
-        """Return the name of the keychain of an entry, and the index there.
-
-        If the entry belongs to several keychains, the first counts. Returns (None, None) if it belongs to none.
+        """Return the name of the keychain that contains an entry, and the entry's index in it. If several keychains
+        contain the entry, the first one wins. Returns (None, None) if it belongs to none.
         """
         owners = self.owners(entry)
         if not owners:
@@ -433,7 +438,7 @@ class EntryPlaces:
         return self._name(keychain), index
 
     def owners(self, entry: int) -> list[tuple[int, int]]:
-        """Return the row id of each keychain that contains an entry, with the entry's index there."""
+        """Return the row id of each keychain that contains an entry, with the entry's index in it."""
         runs = self._among_all(entry) if self._questions > _FEW else self._among_near(entry)
         return [(run.keychain, run.index_of(entry)) for run in runs if run.entry <= entry < run.end]
 

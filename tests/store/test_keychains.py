@@ -189,7 +189,7 @@ def test_a_list_without_the_function_keeps_the_window(tmp_path: Path) -> None:
     without.keychains[0].use(20)
     with pytest.raises(
         KeychainError,
-        match=r"index 35 is needed now, but cannot be derived: call add_keychain\('mine', …\) with the function",
+        match=r"index 35, which the window must contain: call add_keychain\('mine', …\) with the function",
     ):
         without.advance()
     assert facts(joined(path, wallet())) == before

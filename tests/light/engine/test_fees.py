@@ -161,11 +161,11 @@ def test_known_inputs_suffice_for_the_fee_warning() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((), "expected 1 value, one for each input, not 0"),
-        ((1, 2), "expected 1 value, one for each input, not 2"),
+        ((), "expected 1 value, one for each input, got 0"),
+        ((1, 2), "expected 1 value, one for each input, got 2"),
         ((-1,), "-1 is not an amount in satoshi"),
         ((MAX_MONEY + 1,), f"{MAX_MONEY + 1} is not an amount in satoshi"),
-        ((99_999,), "the inputs are worth 99999 satoshi, less than the 100000 of the outputs"),
+        ((99_999,), "the inputs are worth 99999 satoshi, but the outputs are worth 100000"),
     ],
 )
 def test_impossible_input_values_are_refused(values: tuple[int, ...], said: str) -> None:

@@ -34,7 +34,7 @@ def test_outputs_above_known_inputs_are_refused(wallet: Wallet) -> None:
     for inputs, most in (((funding,), 1_000), ((parent,), 900), ((funding, parent), 1_900)):
         spends = [TxIn(txid(each), 0) for each in inputs]
         told = str(refusal(wallet, tx(spends, [TxOut(most, OURS), TxOut(1, OURS)])))
-        assert f"its outputs are worth {most + 1} satoshi, its inputs only {most}" in told
+        assert f"its outputs are worth {most + 1} satoshi, but its inputs only {most}" in told
         OwnBooks(wallet.books).check(Transaction.parse(tx(spends, [TxOut(most, OURS)])))
     unknown = TxIn(bytes(31) + b"\x03", 0)
     OwnBooks(wallet.books).check(Transaction.parse(tx([TxIn(txid(parent), 0), unknown], [TxOut(5_000, OURS)])))
