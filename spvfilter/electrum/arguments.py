@@ -1,4 +1,4 @@
-"""Arguments of requests. Each function checks one, and raises an RpcError that says what was expected."""
+"""Arguments of requests. Each function checks one argument, and raises an RpcError that says what was expected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spvfilter.protocol import MAX_STANDARD_TX_WEIGHT
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 _MAX_HEIGHT = (1 << 31) - 1
 _MAX_DIGITS = 20
-"""Longest number in a string, with spaces (our choice)."""
+"""Longest number in a string, including spaces (our choice)."""
 _MAX_PACKAGE = 25
 """Largest number of transactions in a package (Core MAX_PACKAGE_COUNT)."""
 
@@ -21,21 +21,21 @@ _MAX_PACKAGE = 25
 def bound_arguments(
     method: str, given: Sequence[object] | Mapping[str, object], names: Sequence[str], required: int, *, spare: bool
 ) -> list[object]:
-    """Return the arguments of a request in the order of their names. Missing arguments at the end are left out.
+    """Return the arguments of a request in the order of their names. Missing arguments at the end are omitted.
 
     Args:
         method: Name of the method.
         given: Arguments, in order or by name.
         names: Names of the method's arguments.
         required: Number of arguments that must be given.
-        spare: True if extra arguments are ignored.
+        spare: True to ignore extra arguments.
 
     Raises:
         RpcError: Arguments are missing, or there are too many.
     """
     if isinstance(given, Mapping):
         if (unknown := [name for name in given if name not in names]) and not spare:
-            raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} has no argument {unknown[0][:40]!r}")
+            raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} takes no argument {unknown[0][:40]!r}")
         found = [name for name in names if name in given]
         if found != list(names[: len(found)]):
             missing = next(name for name in names if name not in given)
@@ -66,7 +66,9 @@ def txid(value: object) -> bytes:
 
 
 def natural(value: object, name: str) -> int:
-    """Return a nonnegative number, which may be a string, as in ElectrumX. Raises RpcError if it is malformed."""
+    """Return a nonnegative number, which may be given as a string, as in ElectrumX. Raises RpcError if it is
+    malformed.
+    """
     number = value
     if isinstance(value, str) and len(value) <= _MAX_DIGITS:
         with suppress(ValueError):
@@ -79,7 +81,7 @@ def natural(value: object, name: str) -> int:
 
 
 def flag(value: object, name: str) -> bool:
-    """Return a boolean, which may be 0 or 1, as in ElectrumX. Raises RpcError if it is anything else."""
+    """Return a boolean, which may be given as 0 or 1, as in ElectrumX. Raises RpcError if it is anything else."""
     if not isinstance(value, (bool, int, float)) or value not in (False, True):
         raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be true or false")
     return bool(value)
@@ -99,7 +101,9 @@ def raw_transaction(value: object) -> bytes:
 
 
 def package(value: object) -> tuple[bytes, ...]:
-    """Return the bytes of a package's transactions. Raises RpcError if their number or one of them is wrong."""
+    """Return the bytes of a package's transactions. Raises RpcError if there are too few or too many, or one of them is
+    malformed.
+    """
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_PACKAGE:
         raise RpcError(RpcCode.BAD_REQUEST, f"expected a list of 1 to {_MAX_PACKAGE} transactions in hex")
     return tuple(map(raw_transaction, value))

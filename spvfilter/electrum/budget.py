@@ -8,19 +8,22 @@ from collections import Counter, deque
 from spvfilter.electrum.limits import ElectrumLimits
 
 SMALL = 65_536
-"""Bytes of requests and of answers that each session may hold without asking for room (our choice)."""
+"""Bytes of requests, and of answers, that each session may hold without asking for room (our choice)."""
 _COPIES = 3
-"""An answer is in memory three times at most: in the parts of a batch, as a whole, and in the socket."""
+"""An answer is in memory at most three times: in the parts of a batch, as a whole, and in the socket."""
 
 
 class FairShare:
-    """A number of permits that sessions wait for. Hosts take turns, and one host gets only some of the permits."""
+    """A number of permits for which sessions wait. Hosts take turns, and a single host gets only some of the
+    permits.
+    """
 
     def __init__(self, permits: int, host_permits: int) -> None:
         self._free = permits
         self._host_permits = host_permits
         self._held: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by host, the host whose turn is next first
+        # keyed by host; the host whose turn is next comes first
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def acquire(self, host: str) -> None:
         """Wait for a permit."""
@@ -63,7 +66,7 @@ class FairShare:
 
 
 class ElectrumBudget:
-    """The time and the memory of a server, and the number of its subscriptions."""
+    """A server's time and memory, and the number of its subscriptions."""
 
     def __init__(self, limits: ElectrumLimits) -> None:
         rooms = max(2, limits.memory // (_COPIES * limits.response_size + limits.request_size))
@@ -75,7 +78,7 @@ class ElectrumBudget:
         self._subscribed: Counter[str] = Counter()
 
     def subscribe(self, host: str) -> bool:
-        """Count a subscription. Returns False if all sessions together, or those of the host, have too many."""
+        """Count a subscription. Returns False if the sessions of the host, or all sessions combined, have too many."""
         if self._subscribed[host] >= max(1, self._subscriptions // 2) or (
             self._subscribed.total() >= self._subscriptions
         ):
@@ -91,7 +94,7 @@ class ElectrumBudget:
 
 
 def size_of(answer: object) -> int:
-    """Estimate how many bytes an answer takes as JSON. Each row of a list counts as long as the first."""
+    """Estimate how many bytes an answer takes as JSON. Each row of a list is assumed to be as long as the first."""
     if isinstance(answer, str):
         return len(answer) + 2
     if isinstance(answer, dict):

@@ -1,4 +1,4 @@
-"""ElectrumConnection: one socket of the Electrum server, with bounds on waiting requests and on sizes."""
+"""ElectrumConnection: one socket of the Electrum server, with bounds on the number of waiting requests and on sizes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ else:
 
 _LOG = logging.getLogger(__name__)
 _TURN_S = 0.002
-"""Seconds that a session answers requests before other sessions and other tasks get a turn (our choice)."""
+"""Seconds for which a session answers requests before other sessions and other tasks get a turn (our choice)."""
 _VALUES = 25
 """Largest number of values in a request: a package has up to 25 transactions."""
 _NOTICES = 200
 """Number of changed scripts after which other sessions get a turn (our choice)."""
 _OF_SCRIPTS = "blockchain.scripthash."
-"""Prefix of the methods that the histories in memory answer."""
+"""Prefix of the methods that are answered from the histories in memory."""
 _ROOM_TIMES = 6
-"""Longest time for which a message may hold room, as a multiple of the time to send an answer (our choice)."""
+"""Longest time for which a message may hold room, as a multiple of the time allowed to send an answer (our choice)."""
 _CLOSE_S = 1.0
-"""Seconds to wait at the end until the other side has read the last answer (our choice)."""
+"""Seconds to wait at the end for the other side to read the last answer (our choice)."""
 
 
 class _Turn:
@@ -80,8 +80,8 @@ class _Turn:
 class _Message:
     """One line of input: a request or a batch. It holds room if it or its answers are large.
 
-    A message that holds room has slots of its own. If it waited for the slots of other messages, whose tasks may wait
-    for room, two sessions could wait for each other.
+    A message that holds room has its own slots. If it waited for the slots of other messages, whose tasks may be
+    waiting for room, two sessions could wait for each other.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class _Message:
         self._asking = asyncio.Lock()
         self._users = 1
         self.slots: asyncio.Semaphore = slots
-        """Limits the tasks that answer it. All messages of a session that hold no room share it."""
+        """Limits the tasks that answer this message. All messages of a session that hold no room share it."""
         self.has_room = False
         self.size = 0  # of the answers so far
 
@@ -115,7 +115,7 @@ class _Message:
                 self._timer = asyncio.get_running_loop().call_later(most_s, self._too_late)
 
     def share(self) -> Self:
-        """Return the message for one more task, which answers it and calls `done` at the end."""
+        """Return the message for use by another task, which answers it and calls `done` at the end."""
         self._users += 1
         return self
 
@@ -130,9 +130,9 @@ class _Message:
 class ElectrumConnection:
     """Reads the requests of one program in order, and answers them.
 
-    A request that needs the database or a peer is answered by a task, while the next requests are read. If the largest
-    number of tasks is open, the socket is not read until one of them ends. All work on the event loop takes turns with
-    the other sessions.
+    A request that needs the database or a peer is answered by a task, while the next requests are read. Once the
+    maximum number of tasks is running, the socket is not read until one of them ends. On the event loop, it takes turns
+    with the other sessions.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ElectrumConnection:
         self._wake = asyncio.Event()
 
     def close(self) -> asyncio.Task[None] | None:
-        """End the connection. Returns the task that serves it, which ends soon."""
+        """End the connection. Returns the task that serves it, which will end soon."""
         if self._serving is not None and not self._is_ending:
             self._is_ending = True
             self._serving.cancel()
@@ -199,7 +199,7 @@ class ElectrumConnection:
             for task in self._tasks:
                 task.cancel()
             self._writer.close()
-            with suppress(OSError, TimeoutError):  # the last answer may be under way
+            with suppress(OSError, TimeoutError):  # the last answer may still be on its way
                 async with asyncio.timeout(_CLOSE_S):
                     await self._writer.wait_closed()
             self._writer.transport.abort()
@@ -207,7 +207,7 @@ class ElectrumConnection:
             self.session.end()
 
     async def _line(self, message: _Message) -> bytes:
-        """Return the next line, or nothing at the end of the stream, after a long silence, or if a line is too long.
+        """Return the next line, or b"" at the end of the stream, after a long silence, or if the line is too long.
 
         The rest of a large line is read once there is room for it, and must then arrive soon.
         """
@@ -234,7 +234,7 @@ class ElectrumConnection:
         return b""
 
     async def _take(self, line: bytes, message: _Message) -> bool:
-        """Answer the requests of a line. Returns False if the session ends."""
+        """Answer the requests in a line. Returns False if the session ends."""
         async with _Turn(self._budget.turns, self._host) as turn:
             if self._has_too_many(line):
                 most = f"a message may contain at most {self._limits.batch} requests, with up to {_VALUES} values each"
@@ -246,7 +246,7 @@ class ElectrumConnection:
             except aiorpcx.ProtocolError as error:
                 if error.error_message is not None:
                     await self._send(error.error_message, turn)
-                # perhaps HTTP from a web browser: a web page could hide requests in the lines that follow
+                # this may be HTTP from a web browser: a web page could hide requests in the lines that follow
                 return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
             except (ValueError, TypeError, RecursionError):  # brackets without end, a long number, or a strange "id"
                 return False
@@ -257,7 +257,7 @@ class ElectrumConnection:
         return True
 
     def _has_too_many(self, line: bytes) -> bool:
-        """Return True if a line contains more requests or more values than a batch may. aiorpcX has no such bound."""
+        """Return True if a line contains more requests or values than a batch may. aiorpcX has no such limit."""
         most = self._limits.batch
         if line.count(b",") > _VALUES * (most + 1):
             return True
@@ -269,7 +269,7 @@ class ElectrumConnection:
             return False  # aiorpcX refuses it
 
     async def _answer(self, request: aiorpcx.Request, message: _Message, turn: _Turn) -> bool:
-        """Answer a request now, or let a task answer it. Returns False if the session ends."""
+        """Answer a request now, or start a task that answers it. Returns False if the session ends."""
         try:
             if request.method.startswith(_OF_SCRIPTS) and not self._link.is_current:
                 turn.leave()
@@ -278,7 +278,7 @@ class ElectrumConnection:
             answer = self._ask_session(request)
             if not isinstance(answer, Question):
                 if self._is_too_large(answer, message):
-                    del answer  # it is made again, so that a session keeps nothing while it waits for room
+                    del answer  # it is made again later, so that a session keeps nothing while it waits for room
                     turn.leave()
                     await message.take_room()
                     await turn.take()
@@ -315,7 +315,7 @@ class ElectrumConnection:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End the connection: the other side has left or does not read, or the error is a bug."""
+        """End the connection, because the other side has left or does not read, or because the error is a bug."""
         if isinstance(error, OSError):  # TimeoutError is one
             _LOG.debug("a connection has ended: %r", error)
         else:
@@ -332,24 +332,26 @@ class ElectrumConnection:
             await self._reply(request, answer, message, turn)
 
     async def _found(self, question: Question) -> object:
-        """Return the answer to a question, or its error."""
+        """Return the answer to a question, or the error that answers it."""
         try:
             return await self._link.settle(question)
         except RpcError as refusal:
             return aiorpcx.RPCError(int(refusal.code), refusal.message)
         except SpvFilterError as error:
-            _LOG.warning("a request cannot be answered: %s", type(error).__name__)
+            _LOG.warning("could not answer a request: %s", type(error).__name__)
             return aiorpcx.RPCError(aiorpcx.JSONRPC.INTERNAL_ERROR, "the wallet cannot be read")
 
     async def _reply(self, request: aiorpcx.Request, answer: object, message: _Message, turn: _Turn) -> None:
         if isinstance(request, aiorpcx.Request):  # a notification gets no answer
             message.size += size_of(answer)
             encoded = request.send_result(answer)
-            if encoded is not None:  # otherwise requests of the same batch have no answer yet
+            if encoded is not None:  # otherwise, requests of the same batch still lack an answer
                 await self._send(encoded, turn)
 
     async def _send(self, message: bytes, turn: _Turn) -> None:
-        """Send a message. If it is large, wait until all is sent. Raises TimeoutError if nobody reads it."""
+        """Send a message. If it is large, wait until all of it has been sent. Raises TimeoutError if nobody reads
+        it.
+        """
         self._writer.write(message + b"\n")
         del message
         if self._writer.transport.get_write_buffer_size() > SMALL:
@@ -359,7 +361,7 @@ class ElectrumConnection:
             await turn.take()
 
     async def _notify(self) -> None:
-        """Send notifications as long as the connection lasts."""
+        """Send notifications for as long as the connection lasts."""
         try:
             while True:
                 await self._wake.wait()
@@ -374,7 +376,7 @@ class ElectrumConnection:
             self._fail(error)
 
     def _notices(self, changed: Collection[str]) -> list[bytes]:
-        """Return the notifications of a new tip, and of scripts that have changed."""
+        """Return the notifications about a new tip, and about scripts that have changed."""
         made = [self._encoded(notice) for notice in self.session.header_notice()]
         variant = self._encoded(("", ()))  # the variant of JSON-RPC that the other side speaks
         for notice in self.session.script_notices(changed):

@@ -8,8 +8,9 @@ from typing import Protocol
 from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_node
 
 _LEVELS = 11
-"""Levels of a segment. Its 2,048 headers are hashed in about a millisecond, and only their common node is kept (our
-choice)."""
+"""Levels in a segment (our choice). Its 2,048 headers are hashed in about a millisecond, and only their common node is
+kept.
+"""
 _SIZE = 1 << _LEVELS
 
 
@@ -29,10 +30,10 @@ class HeaderProofs:
     def __init__(self, chain: BlockHashes) -> None:
         self._chain = chain
         self._nodes: list[tuple[bytes, bytes]] = []
-        """Last block hash and node of each whole segment, from the genesis block on."""
+        """Last block hash and node of each whole segment, starting at the genesis block."""
 
     def prepare(self, checkpoint: int) -> Iterator[None]:
-        """Compute the nodes of the whole segments up to a height, one in each step of the iterator."""
+        """Compute the nodes of the whole segments up to a height, one at each step of the iterator."""
         for number in range((checkpoint + 1) // _SIZE):
             first, last = number * _SIZE, (number + 1) * _SIZE - 1
             if number < len(self._nodes) and self._nodes[number][0] == self._chain.hash_at(last):

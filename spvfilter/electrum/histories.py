@@ -1,4 +1,4 @@
-"""Histories: the transactions of each script of a wallet, in memory, with balances and status hashes.
+"""Histories: the transactions of each of a wallet's scripts, in memory, with balances and status hashes.
 
 Script hashes are 64 hex digits, in the reversed order of the Electrum protocol.
 """
@@ -14,7 +14,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.store.scriptviews import OutputEffect, TxEffects
 
 Row = dict[str, int | str]
-"""A row of an answer."""
+"""A row in an answer."""
 
 
 def script_hash_of(script: bytes) -> str:
@@ -32,7 +32,7 @@ class _ScriptHistory:
 
     def __init__(self) -> None:
         self.effects: dict[bytes, list[OutputEffect]] = {}
-        """Effects of each transaction on the script, by txid."""
+        """Effects of each transaction on the script, keyed by txid."""
         self.pending: dict[bytes, None] = {}
         """Txids of the unconfirmed transactions."""
         self._confirmed: list[tuple[int, int, bytes]] = []  # height, position and txid, ascending
@@ -59,7 +59,7 @@ class _ScriptHistory:
             del self._confirmed[at]
 
     def _truncate(self, count: int) -> None:
-        """Hash the rows again if more than `count` are hashed."""
+        """Discard the hash of the rows if it covers more than `count` of them."""
         if self._hashed > count:
             self._hash, self._hashed = hashlib.sha256(), 0
 
@@ -74,7 +74,7 @@ class _ScriptHistory:
         self._hashed = len(self._confirmed)
 
     def status(self, pending: Iterable[Row]) -> str:
-        """Return the status hash; `pending` contains the rows of the unconfirmed transactions."""
+        """Return the status hash. `pending` contains the rows of the unconfirmed transactions."""
         self.hash_confirmed()
         whole = self._hash.copy()
         for row in pending:
@@ -83,12 +83,12 @@ class _ScriptHistory:
 
 
 class Histories:
-    """The transactions of a wallet by the hashes of the scripts that they pay or spend."""
+    """The transactions of a wallet, looked up by the hashes of the scripts that they pay or spend."""
 
     def __init__(self) -> None:
         self._txs: dict[bytes, TxEffects] = {}
         self._scripts: dict[bytes, frozenset[str]] = {}  # txid → script hashes
-        self._histories: dict[str, _ScriptHistory] = {}  # by script hash
+        self._histories: dict[str, _ScriptHistory] = {}  # keyed by script hash
         self._children: dict[bytes, dict[bytes, None]] = {}  # txid → unconfirmed transactions that spend from it
         self._places: dict[tuple[int, int], bytes] = {}  # height and position → txid
         self._statuses: dict[str, str | None] = {}
@@ -101,8 +101,8 @@ class Histories:
         """Store the current state of transactions, and return the script hashes whose history may have changed.
 
         Args:
-            found: All current transactions, or those of `among` that still exist.
-            among: Txids of the transactions that may have changed; by default, any may have.
+            found: All current transactions, or those in `among` that still exist.
+            among: Txids of the transactions that may have changed. By default, any may have.
         """
         present = {each.txid: each for each in found}
         named = self._txs.keys() if among is None else among
@@ -156,7 +156,7 @@ class Histories:
         """Return the txids of transactions that may have changed: those named, and their unconfirmed children.
 
         The fee and the height of a child depend on its parents. No event names a parent that did not match, but only a
-        block confirms it, and only a reorganization undoes that.
+        block can confirm it, and only a reorganization can undo that.
 
         Args:
             named: Txids of transactions that events have named.
@@ -176,7 +176,7 @@ class Histories:
         return self._places.get((height, position))
 
     def _effects(self, script_hash: str) -> dict[bytes, list[OutputEffect]]:
-        """Return the effects of each transaction on a script, by txid."""
+        """Return the effects of each transaction on a script, keyed by txid."""
         history = self._histories.get(script_hash)
         return {} if history is None else history.effects
 
@@ -194,7 +194,8 @@ class Histories:
     def mempool(self, script_hash: str) -> list[Row]:
         """Return the rows of the unconfirmed transactions of a script.
 
-        The height is -1 if a known parent is unconfirmed, else 0. The fee is 0 if the value of an input is unknown.
+        The height is -1 if a known parent is unconfirmed, otherwise 0. The fee is 0 if the value of an input is
+        unknown.
         """
         return [
             {"tx_hash": hash_to_hex(tx.txid), "height": -int(tx.has_unconfirmed_parent), "fee": tx.fee}
@@ -208,7 +209,7 @@ class Histories:
         return rows + self.mempool(script_hash)
 
     def status(self, script_hash: str) -> str | None:
-        """Return the status hash of a script, or None if the script has no transaction."""
+        """Return the status hash of a script, or None if it has no transactions."""
         if script_hash not in self._statuses:
             if (history := self._histories.get(script_hash)) is None:
                 return None
@@ -216,7 +217,9 @@ class Histories:
         return self._statuses[script_hash]
 
     def balance(self, script_hash: str) -> Row:
-        """Return the balance of a script in satoshi: confirmed, and how unconfirmed transactions change it."""
+        """Return the balance of a script in satoshi: the confirmed balance, and how unconfirmed transactions change
+        it.
+        """
         confirmed = unconfirmed = 0
         for txid, effects in self._effects(script_hash).items():
             change = sum(-effect.value if effect.is_spend else effect.value for effect in effects)
@@ -229,7 +232,7 @@ class Histories:
     def unspent(self, script_hash: str, reserved: Collection[bytes]) -> list[Row]:
         """Return the unspent outputs of a script: confirmed ones in the order of the chain, then unconfirmed ones.
 
-        An output that a pending transaction spends is included unless it is reserved; see `Views.reserved`.
+        An output that a pending transaction spends is included unless it is reserved (see `Views.reserved`).
 
         Args:
             script_hash: The script hash.

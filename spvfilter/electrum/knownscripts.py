@@ -15,11 +15,13 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
 
 FURTHER = 1_000
-"""Number of indexes after a keychain's window whose scripts are derived for an unknown hash (our choice)."""
+"""Number of indexes past a keychain's window whose scripts are derived to find an unknown hash (our choice)."""
 _MAX_FURTHER = 100_000
-"""Largest number of scripts that are derived for one unknown hash: five seconds of work in a thread (our choice)."""
+"""Largest number of scripts that are derived to find one unknown hash: five seconds of work in a thread (our
+choice).
+"""
 MAX_UNKNOWN = 10_000
-"""Largest number of unknown script hashes that are kept in memory; the oldest are dropped (our choice)."""
+"""Largest number of unknown script hashes kept in memory (our choice). The oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class KnownScripts:
     def __init__(self) -> None:
         self._hashes: dict[str, None] = {}
         self._table: WatchTable | None = None  # the watch list's table, which a removal replaces
-        self._entries = 0  # entries of the table that were hashed
+        self._entries = 0  # number of the table's entries that have been hashed
         self._further: dict[str, tuple[int, dict[str, int]]] = {}
-        """For each keychain name: the end of its window, and the index of each further script by script hash."""
+        """For each keychain name, the end of its window, and the index of each further script, keyed by script hash."""
         self.unknown: dict[str, None] = {}
-        """Script hashes that belong to no keychain and no entry, the latest last."""
+        """Script hashes that belong to no keychain and no entry, latest last."""
         self.unknown_count: int = 0
         """Number of unknown script hashes so far."""
 
@@ -60,7 +62,7 @@ class KnownScripts:
 
     def _take(self, watch: WatchList) -> bool:
         """Add the next scripts. Return False if there are no more."""
-        if watch.table is not self._table:  # entries were removed, perhaps between two steps
+        if watch.table is not self._table:  # entries were removed, possibly between two steps
             self._table, self._hashes, self._entries = watch.table, {}, 0
         end = min(self._entries + STEP, len(watch))
         for kind, value in map(watch.table.entry, range(self._entries, end)):
@@ -79,7 +81,7 @@ class KnownScripts:
     def to_derive(self, keychains: Sequence[Keychain]) -> list[tuple[Keychain, int, int]]:
         """Return the keychains whose window has moved since their further scripts were derived.
 
-        With each keychain come the first and the last index to derive. The total number of scripts is bounded.
+        Each keychain is returned with the first and the last index to derive. The total number of scripts is bounded.
         """
         found, left = list[tuple[Keychain, int, int]](), _MAX_FURTHER
         for keychain in keychains:
@@ -94,12 +96,12 @@ class KnownScripts:
         return found
 
     def take_derived(self, name: str, first: int, scripts: Sequence[tuple[bytes, ...]]) -> None:
-        """Store more scripts of a keychain: a tuple for each index, beginning at `first`, the end of its window."""
+        """Store more scripts of a keychain: a tuple for each index, starting at `first`, the end of its window."""
         indexes = {script_hash_of(script): first + at for at, each in enumerate(scripts) for script in each}
         self._further[name] = first, indexes
 
     def note_unknown(self, script_hash: str) -> bool:
-        """Note that a script hash is unknown. Return True if it was not noted before."""
+        """Note that a script hash is unknown. Return True if it had not been noted before."""
         if script_hash in self.unknown:
             return False
         self.unknown[script_hash] = None

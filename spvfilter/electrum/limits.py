@@ -11,7 +11,7 @@ from spvfilter.errors import ParameterError
 @public
 @dataclass(frozen=True, slots=True)
 class ElectrumLimits:
-    """Bounds on sessions, messages and subscriptions of an Electrum server. All defaults are our choice.
+    """Bounds on the sessions, messages and subscriptions of an Electrum server. All defaults are our choice.
 
     One host gets at most half of `memory` and of `all_subscriptions`, and hosts take turns on the event loop.
 
@@ -21,19 +21,19 @@ class ElectrumLimits:
     sessions: int = 100
     """Largest number of simultaneous connections. Any more are closed immediately."""
     subscriptions: int = 20_000
-    """Largest number of script hashes that one session subscribes to."""
+    """Largest number of script hashes that one session may subscribe to."""
     batch: int = 2_000
     """Largest number of requests in one batch. Each may have up to 25 values."""
     concurrent: int = 16
-    """Largest number of requests of a session that wait for the database or for a peer at the same time."""
+    """Largest number of a session's requests that wait for the database or for a peer at the same time."""
     all_subscriptions: int = 200_000
-    """Largest number of subscriptions of all sessions together. Each takes about 300 bytes of memory."""
+    """Largest total number of subscriptions across all sessions. Each takes about 300 bytes of memory."""
     request_size: int = 1_000_000
     """Largest size of a request or a batch in bytes. Nodes relay no transaction that needs more."""
     response_size: int = 10_000_000
     """Largest size of an answer in bytes."""
     memory: int = 128_000_000
-    """Bytes of memory for large requests and answers of all sessions together. Any more must wait.
+    """Bytes of memory for large requests and answers across all sessions. Any more must wait.
 
     Each session may also hold 64 kB of requests and 64 kB of answers.
     """

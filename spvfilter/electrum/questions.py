@@ -13,7 +13,7 @@ from spvfilter.store.scriptviews import TxProof
 
 @dataclass(frozen=True, slots=True)
 class ExploreScript:
-    """Search the scripts after the keychain windows for a script hash. `then` is called when the search has ended."""
+    """Search the scripts past the keychain windows for a script hash. `then` is called when the search has ended."""
 
     script_hash: str
     then: Callable[[], Answer]
@@ -29,7 +29,7 @@ class FindTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FetchBranch:
-    """Fetch the block of a transaction of the wallet, whose merkle branch the database lacks.
+    """Fetch the block of one of the wallet's transactions whose merkle branch the database lacks.
 
     `then` gets the position of the transaction in the block, and its branch. `WalletLink` stores the branch.
     """
@@ -41,7 +41,7 @@ class FetchBranch:
 
 @dataclass(frozen=True, slots=True)
 class FindReserved:
-    """Find the outpoints of the wallet that are frozen, or that a pending transaction certainly spends."""
+    """Find the wallet's outpoints that are frozen, or that a pending transaction certainly spends."""
 
     then: Callable[[Collection[bytes]], Answer]
 
@@ -60,7 +60,7 @@ class SendTransactions:
 
     raws: tuple[bytes, ...]
     host: str
-    """Host of the session, which gets a share of the transactions that are only relayed."""
+    """Host of the session, which is limited to a share of the transactions that are only relayed."""
     then: Callable[[list[str | None]], Answer]
 
 

@@ -45,7 +45,7 @@ class ElectrumServer:
         port: Port for TCP. None disables TCP, and 0 chooses a free port.
         tls_port: Port for TLS, which needs a certificate.
         certificate: Path of a PEM file that contains a certificate and its chain.
-        key: Path of the certificate's private key, by default the same file.
+        key: Path of the certificate's private key; by default, the same file.
         limits: Bounds on sessions and messages.
 
     Raises:
@@ -120,7 +120,7 @@ class ElectrumServer:
         Raises NotRunningError if the server is not running.
         """
         if self._following is None:
-            raise NotRunningError("enter the server first: async with")
+            raise NotRunningError("the server is not running: enter it with `async with` first")
         await asyncio.wait([self._following])
         if not self._following.cancelled():
             self._following.result()
@@ -139,7 +139,7 @@ class ElectrumServer:
     def status(self) -> ElectrumStatus:
         """The current state of the server. Raises NotRunningError if the server or the client is not running."""
         if self._link is None:
-            raise NotRunningError("enter the server first: async with")
+            raise NotRunningError("the server is not running: enter it with `async with` first")
         return ElectrumStatus(
             len(self._connections),
             sum(len(each.session.subscriptions) for each in self._connections),
@@ -156,12 +156,12 @@ class ElectrumServer:
         certificate, key = self._certificate
         assert certificate is not None
         try:
-            context.load_cert_chain(certificate, key, password=str)  # no passphrase, and no question at the terminal
+            context.load_cert_chain(certificate, key, password=str)  # no passphrase, and no prompt on the terminal
         except OSError as error:
             keyed = "its key" if key is None else f"the key {os.fspath(key)}"
             raise ParameterError(
-                f"the certificate {os.fspath(certificate)} and {keyed} cannot be loaded: {error.strerror}: give files"
-                " in PEM that belong together, the key without a passphrase"
+                f"the certificate {os.fspath(certificate)} and {keyed} cannot be loaded: {error.strerror}: give a"
+                " matching certificate and key in PEM format; the key must not have a passphrase"
             ) from error
         return context
 
@@ -174,10 +174,10 @@ class ElectrumServer:
         """Serve one connection until it ends. An error ends only this connection."""
         link = self._link
         if link is None or len(self._connections) >= self._limits.sessions:
-            _LOG.info("a connection was refused: there are %d already", len(self._connections))
+            _LOG.info("a connection was refused: there are already %d", len(self._connections))
             writer.transport.abort()
             return
-        writer.transport.set_write_buffer_limits(SMALL, 0)  # a drain ends when all is sent
+        writer.transport.set_write_buffer_limits(SMALL, 0)  # a drain ends when everything has been sent
         connection = ElectrumConnection(reader, writer, link, self._limits, self._budget, lambda: self.status)
         self._connections[connection] = None
         try:
@@ -197,7 +197,7 @@ class ElectrumServer:
             connection.note(changed)
 
     def _stop(self) -> list[asyncio.Task[None]]:
-        """Stop listening, and end all connections. Returns the tasks of the connections, which end soon."""
+        """Stop listening, and end all connections. Returns the tasks of the connections, which will end soon."""
         for server in self._servers:
             server.close()
         return [task for connection in self._connections if (task := connection.close()) is not None]

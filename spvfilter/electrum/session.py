@@ -39,7 +39,7 @@ from spvfilter.wire.merkle import branch_root
 MAX_HEADERS = 2_016
 """Largest number of headers in one answer: a difficulty period, which clients expect."""
 MAX_UNKNOWN = 1_000
-"""Largest number of unknown script hashes that a session remembers; the oldest are dropped (our choice)."""
+"""Largest number of unknown script hashes that a session remembers (our choice). The oldest are dropped."""
 SOFTWARE = f"spvfilter {__version__}"
 """Name of the server software."""
 BANNER = (
@@ -64,9 +64,9 @@ class WalletState:
     scripts: KnownScripts
     proofs: HeaderProofs
     relay_fee: Callable[[], int]
-    """Returns the lowest fee rate that peers relay, in satoshi per 1,000 virtual bytes."""
+    """Function that returns the lowest fee rate that peers relay, in satoshi per 1,000 virtual bytes."""
     hosts: dict[str, dict[str, int]]
-    """Ports of the server by host, as `server.features` shows them."""
+    """The server's ports for each host, as `server.features` reports them."""
 
 
 class ElectrumSession:
@@ -80,12 +80,12 @@ class ElectrumSession:
         self._version: Version | None = None
         self._has_begun = False
         self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
-        self._statuses: dict[str, str | None] = {}  # last status that was sent, by script hash
+        self._statuses: dict[str, str | None] = {}  # last status that was sent, keyed by script hash
         self._unknown: dict[str, None] = {}  # script hashes from requests that no entry has
 
     @property
     def version(self) -> Version:
-        """Version of the protocol. It is the oldest one until a version is negotiated."""
+        """Version of the protocol. Until one is negotiated, it is the oldest version."""
         return self._version or OLDEST
 
     @property
@@ -95,7 +95,7 @@ class ElectrumSession:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Latest script hashes that this session asked for and that belong to no entry, oldest first."""
+        """Latest script hashes that this session asked for but no entry has, oldest first."""
         return tuple(each for each in self._unknown if each not in self._state.scripts)
 
     def answer(self, method: str, given: Sequence[object] | Mapping[str, object]) -> Answer:
@@ -126,13 +126,13 @@ class ElectrumSession:
     # Notifications
 
     def header_notice(self) -> list[Notice]:
-        """Return the notification of a new tip, if the session has subscribed to headers and lacks the tip."""
+        """Return the notification about a new tip, if the session has subscribed to headers and lacks the tip."""
         if self._tip is None or self._tip == self._state.chain.tip_hash:
             return []
         return [(_HEADERS, (self._tip_header(),))]
 
     def script_notices(self, script_hashes: Collection[str]) -> list[Notice]:
-        """Return the notifications of scripts whose status has changed since the session was told."""
+        """Return the notifications about scripts whose status has changed since the session was last notified."""
         notices: list[Notice] = []
         for script_hash in script_hashes:
             status = self._state.histories.status(script_hash)
@@ -246,7 +246,7 @@ class ElectrumSession:
     # Scripts
 
     def _of_script(self, value: object, then: Callable[[str], Answer]) -> Answer:
-        """Call `then` with a script hash. If the hash is unknown, search the scripts after the windows first."""
+        """Call `then` with a script hash. If the hash is unknown, first search the scripts past the windows."""
         script_hash, state = arguments.script_hash(value), self._state
         if script_hash in state.scripts or script_hash in state.histories:
             return then(script_hash)
@@ -284,7 +284,8 @@ class ElectrumSession:
             most = self._limits.all_subscriptions
             raise RpcError(
                 RpcCode.BAD_REQUEST,
-                f"all sessions may subscribe to at most {most} script hashes, one host to half of them",
+                f"all sessions together may subscribe to at most {most} script hashes, and one host to at most half of"
+                " that",
             )
 
     def _unsubscribe(self, scripthash: object) -> Answer:
@@ -360,7 +361,9 @@ class ElectrumSession:
         return FindTransaction(txid, found)
 
     def _prove(self, txid: bytes, tx: TxProof, height: int, proved: Callable[[int, bytes], Answer]) -> Answer:
-        """Call `proved` with the position and the branch of a transaction. If the branch is not stored, fetch it."""
+        """Call `proved` with the position and the branch of a transaction. If the branch is not stored, fetch it
+        first.
+        """
         branch, position = tx.branch, tx.position or 0
         if (
             branch is not None
@@ -454,4 +457,4 @@ METHODS: Mapping[str, Method] = {
     "mempool.get_fee_histogram": Method(ElectrumSession._fee_histogram),
     "mempool.get_info": Method(ElectrumSession._mempool_info, since=NEWEST),
 }
-"""Methods by name."""
+"""The methods, keyed by name."""

@@ -20,13 +20,12 @@ class ElectrumStatus:
     subscriptions: int
     """Number of script hashes that sessions have subscribed to, counted for each session."""
     unknown: tuple[str, ...]
-    """Script hashes that sessions asked for and that belong to no entry of the watch list, oldest first.
-
-    A session that asks the server sees only its own.
+    """Script hashes that sessions asked for but no entry of the watch list has, oldest first. A session that asks the
+    server sees only its own.
     """
     unknown_count: int
-    """Number of unknown script hashes that all sessions have asked for since the start."""
+    """Total number of unknown script hashes that sessions have asked for since the server started."""
     searched_height: int
     """Height up to which the client has searched blocks."""
     tip_height: int
-    """Height of the tip, which subscribers to headers know."""
+    """Height of the tip, as subscribers to headers know it."""

@@ -10,7 +10,7 @@ from spvfilter.transaction import Transaction
 
 
 def tx_details(proved: TxProof, chain: HeaderChain) -> dict[str, object]:
-    """Return the fields of Core's `getrawtransaction`, without disassembled scripts and witnesses.
+    """Return the fields of Core's `getrawtransaction`, except disassembled scripts and witnesses.
 
     Values are in BTC, as in Core.
     """

@@ -1,4 +1,4 @@
-"""Versions of the Electrum protocol: their order, and the version that a client and this server have in common."""
+"""Versions of the Electrum protocol: their order, and the newest version that a client and this server both speak."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from spvfilter.electrum.rpcerrors import RpcCode, RpcError
 
 Version = tuple[int, ...]
-"""Numbers of a protocol version, without zeros at the end, such as (1, 4, 2)."""
+"""The numbers of a protocol version, without trailing zeros, such as (1, 4, 2)."""
 
 SPOKEN: tuple[Version, ...] = ((1, 4), (1, 4, 1), (1, 4, 2), (1, 4, 3), (1, 6))
-"""Versions that this server speaks. There is no version 1.5."""
+"""The versions that this server speaks. There is no version 1.5."""
 OLDEST, NEWEST = SPOKEN[0], SPOKEN[-1]
 _TEXT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 
@@ -31,10 +31,10 @@ def parse_version(text: object) -> Version:
 
 
 def negotiated(requested: object, newest: Version = NEWEST) -> Version:
-    """Return the newest version that the client and this server speak.
+    """Return the newest version that both the client and this server speak.
 
     Args:
-        requested: The `protocol_version` argument: a version, or a list of the oldest and the newest one.
+        requested: The `protocol_version` argument: a version, or a list of the oldest and the newest version.
         newest: Newest version that may be chosen.
 
     Raises:

@@ -1,4 +1,4 @@
-"""WalletLink: the link between an Electrum server and a light client. It finds the facts that sessions ask for."""
+"""WalletLink: the link between an Electrum server and a light client, which finds the facts that sessions ask for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
-"""Seconds after which the link looks for a new tip even if no event of the wallet has arrived (our choice)."""
+"""Seconds after which the link checks for a new tip even if no wallet event has arrived (our choice)."""
 _MAX_BLOCKS = 4
 """Largest number of blocks that are fetched for sessions at the same time (our choice)."""
 _DEFAULT_FEE = 1_000
@@ -72,7 +72,7 @@ class WalletLink:
     """Keeps the histories of a running client's scripts in memory, and answers the questions of sessions."""
 
     def __init__(self, client: LightClient, limits: ElectrumLimits, hosts: dict[str, dict[str, int]]) -> None:
-        """Link a client. Raises NotRunningError unless the client is running."""
+        """Link to a client. Raises NotRunningError unless the client is running."""
         self._client = client
         self._limits = limits
         chain = client.chain
@@ -80,15 +80,17 @@ class WalletLink:
             chain, Histories(), KnownScripts(), HeaderProofs(chain), self._relay_fee, hosts
         )
         self.encoded: dict[tuple[bytes, Notice], bytes] = {}
-        """Latest notifications of scripts by the variant of JSON-RPC: each is encoded once for all sessions."""
+        """Latest notifications about scripts, keyed by the variant of JSON-RPC. Each is encoded once for all
+        sessions.
+        """
         self._exploring = asyncio.Lock()
         self._fetching = asyncio.Semaphore(_MAX_BLOCKS)
-        self._fetches: dict[bytes, asyncio.Task[list[bytes]]] = {}  # by block hash: txids of the block
+        self._fetches: dict[bytes, asyncio.Task[list[bytes]]] = {}  # txids in each block, keyed by block hash
         self._wake = asyncio.Event()
         self._events: EventStream | None = None  # the stream that `_read_events` reads
         self._is_updating = self._has_ended = False
         self._updates = 0  # number of updates that have ended
-        self._updated = asyncio.Condition()  # notified after each look for changes, and at the end
+        self._updated = asyncio.Condition()  # notified after each check for changes, and at the end
         self._txids: dict[bytes, None] = {}  # transactions that events have named
         self._is_gap = False
         self._has_block = self._has_reorg = False  # an event has connected a block, or disconnected one
@@ -100,7 +102,7 @@ class WalletLink:
     # Following the wallet
 
     async def load(self) -> int:
-        """Read all transactions of the database, and return the number of the last event that they include."""
+        """Read all transactions in the database, and return the number of the last event that they include."""
 
         found = await self._client.effects()
         await asyncio.to_thread(self.state.histories.replace, found)  # no session uses them yet
@@ -114,11 +116,11 @@ class WalletLink:
     async def follow(self, tell: Callable[[Collection[str]], Awaitable[None]], since: int) -> None:
         """Follow the events of the client, and call `tell` with the script hashes that may have changed.
 
-        `tell` is also called without a script hash if the tip may have changed. The method returns when the client is
+        `tell` is also called without script hashes if the tip may have changed. The method returns when the client is
         closed. If an error ended the client, that error is raised.
 
         Args:
-            tell: Passes the changes to the sessions.
+            tell: Function that passes the changes to the sessions.
             since: Number of the last event that `load` included.
         """
         reading = asyncio.create_task(self._read_events(since))
@@ -146,16 +148,16 @@ class WalletLink:
 
     @property
     def is_current(self) -> bool:
-        """True if the histories include all events of the client so far."""
+        """True if the histories include all of the client's events so far."""
         is_read = self._events is not None and self._events.is_current
         return self._has_ended or (is_read and not self._wake.is_set() and not self._is_updating)
 
     async def catch_up(self) -> None:
-        """Wait until the histories include all events of the client up to this call."""
+        """Wait until the histories include all of the client's events up to this call."""
         if self.is_current:
             return
-        await asyncio.sleep(0)  # `_read_events` reads all present events before it waits
-        enough = self._updates + 1 + self._is_updating  # the present update may have begun before the last event
+        await asyncio.sleep(0)  # `_read_events` reads all available events before it waits
+        enough = self._updates + 1 + self._is_updating  # the current update may have begun before the last event
         async with self._updated:
             await self._updated.wait_for(lambda: self._updates >= enough or self.is_current)
 
@@ -173,14 +175,14 @@ class WalletLink:
                     elif isinstance(event, TxReplaced):
                         self._txids[event.txid] = None
                     if isinstance(event, WalletEvent):
-                        # numbers are left out within a run if the database has dropped events of a flood
+                        # numbers are missing within a run if the database has dropped events from a flood
                         self._is_gap |= event.sequence > since + 1 and not isinstance(event, RunStarted)
                         self._has_block |= isinstance(event, BlockConnected)
                         self._has_reorg |= isinstance(event, BlockDisconnected)
                         since = event.sequence
                         self._wake.set()
                 return
-            except EventGapError as gap:  # the stream lags: read everything again
+            except EventGapError as gap:  # the stream lags behind, so read everything again
                 since, self._is_gap = gap.sequence, True
             finally:
                 self._wake.set()
@@ -208,7 +210,7 @@ class WalletLink:
     # Questions of sessions
 
     async def settle(self, answer: Answer) -> object:
-        """Answer the questions of a method until it returns its answer. Raises RpcError."""
+        """Answer a method's questions until it returns its answer. Raises RpcError."""
         while True:
             match answer:
                 case ExploreScript(script_hash, then):
@@ -232,9 +234,10 @@ class WalletLink:
                     return answer
 
     async def _branch(self, height: int, txid: bytes) -> tuple[int, bytes]:
-        """Return the position of a transaction in its block, and its merkle branch, from a peer. Raises RpcError.
+        """Get a transaction's position in its block, and its merkle branch, from a peer. Raises RpcError.
 
-        Requests for one block share one download, and the branches of all the wallet's transactions in it are stored.
+        Requests for the same block share one download, and the branches of all the wallet's transactions in it are
+        stored.
         """
         block_hash = self.state.chain.hash_at(height)
         fetching = self._fetches.get(block_hash)
@@ -281,7 +284,7 @@ class WalletLink:
         except (TimeoutError, PeerError):
             pass  # no verdict yet
         finally:
-            if parents:  # no event names those without a match
+            if parents:  # no event names transactions without a match
                 self._txids |= {parent.txid: None for parent in parents}
                 self._wake.set()
         return [await self._unsent(tx, is_known=tx.txid in known) for tx in reversed(transactions)][::-1]
@@ -299,7 +302,7 @@ class WalletLink:
         return None
 
     async def _explore(self, script_hash: str) -> None:
-        """Search the scripts past the keychain windows for a script hash, and move the window of its keychain there."""
+        """Search the scripts past the keychain windows for a script hash, and move its keychain's window that far."""
         scripts = self.state.scripts
         async with self._exploring:
             await in_steps(scripts.update(self._client.watch))

@@ -23,7 +23,7 @@ _NETWORKS = {
     "signet": "SIGNET",
     "regtest": "REGTEST",
 }
-"""Names of networks in BDK."""
+"""BDK's names of the networks."""
 
 
 @public
@@ -38,7 +38,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 
     Args:
         client: A running client.
-        keychain: Name or label of one keychain, or of two for receiving and for change, in this order. By default, all
+        keychain: Name or label of one keychain, or of two, for receiving and for change, in this order. By default, all
             of the client's keychains.
         account: Only keychains of this account.
 
@@ -97,7 +97,7 @@ def _is_unknown(keychain: KeychainStatus) -> bool:
 
 
 def _name_of(network: Network) -> str:
-    """Return the name of a network in BDK. Raises ParameterError if BDK does not know the network."""
+    """Return BDK's name of a network. Raises ParameterError if BDK does not know the network."""
     if network.signet_challenge is not None:
         return "SIGNET"
     name = _NETWORKS.get(network.name)
@@ -107,7 +107,7 @@ def _name_of(network: Network) -> str:
 
 
 def _chain(client: LightClient, entries: list[HistoryEntry]) -> Any:
-    """Return the blocks that contain the transactions, with the genesis block and the tip."""
+    """Return the blocks that contain the transactions, together with the genesis block and the tip."""
     blocks = {0: client.network.genesis_hash, client.chain.height: client.chain.tip_hash}
     blocks |= {each.height: each.block_hash for each in entries if each.height is not None and each.block_hash}
     changes = [bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(blocks[at])) for at in sorted(blocks)]
@@ -137,7 +137,7 @@ def _loaded(descriptors: list[Any], facts: Any) -> Any:
             return facts
 
         def persist(self, changeset: Any) -> None:
-            """Drop changes: the wallet has no database."""
+            """Drop the changes, because the wallet has no database."""
 
     persister = bdk.Persister.custom(Facts())
     if len(descriptors) == 1:

@@ -1,4 +1,4 @@
-"""The interface for requests to a full node, by REST or JSON-RPC."""
+"""The interface for requests to a full node, over REST or JSON-RPC."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from spvfilter.rpc.endpoint import Endpoint
 MOST_BLOCKS = 5_000_000  # Longest chain that an answer may claim, in blocks (our choice): 95 years.
 SMALL_ANSWER_SIZE = 1 << 20  # Largest answer without a block, in bytes (our choice).
 BLOCK_ANSWER_SIZE = MAX_BLOCK_SIZE  # Largest answer with a block, in bytes.
-# Bytes of the outputs that a block spends (our choice). At most 24,390 inputs fit into a block; this allows 1.3 kB for
-# each. A typical block spends 0.2 MB.
+# Largest size, in bytes, of the outputs that a block spends (our choice). At most 24,390 inputs fit into a block; this
+# allows 1.3 kB for each. For a typical block, it is 0.2 MB.
 SPENT_ANSWER_SIZE = 32_000_000
-# Bytes of a block in JSON with the outputs that it spends (our choice): 4 MB become at most 40 MB.
+# Largest block in JSON with the outputs that it spends, in bytes (our choice): 4 MB become at most 40 MB.
 DETAILS_ANSWER_SIZE = 200_000_000
-# Bytes of the list of txids in a mempool (our choice): 3 million txids, more than a 300 MB mempool contains.
+# Largest list of txids in a mempool, in bytes (our choice): 3 million txids, more than a 300 MB mempool contains.
 MEMPOOL_ANSWER_SIZE = 200_000_000
 
 
@@ -36,13 +36,13 @@ class ChainInfo:
     best: bytes
     """Hash of the best block, 32 bytes in wire order."""
     prune_height: int
-    """Height of the first block that the node stores; 0 if the node does not prune blocks."""
+    """Height of the first block that the node stores, or 0 if the node does not prune blocks."""
     headers: int = 0
-    """Height of the best header, at least `height`. Blocks between the two are not downloaded yet."""
+    """Height of the best header, at least `height`. Blocks between the two have not been downloaded yet."""
     is_initial_download: bool = False
     """True if the node is in initial block download, so its chain may end early."""
     signet_challenge: bytes | None = None
-    """The challenge of the node's signet; None on other networks, and if the node does not report it."""
+    """The challenge of the node's signet. None on other networks, or if the node does not report it."""
 
     @property
     def best_hex(self) -> str:
@@ -52,7 +52,7 @@ class ChainInfo:
 
 @public
 class NodeApi(Protocol):
-    """Requests to a node through one interface, REST or JSON-RPC.
+    """Requests to a node over one of its interfaces, REST or JSON-RPC.
 
     Hashes are 32 bytes in wire order. All methods raise NodeError if there is no valid answer.
     """
@@ -60,13 +60,13 @@ class NodeApi(Protocol):
     headers_at_once: int
     """Largest number of headers that `headers` returns."""
     tells_spent: bool
-    """False if the node is known not to support `spent`, otherwise True."""
+    """False if the node is known not to support `spent`; otherwise True."""
 
     async def info(self) -> ChainInfo:
         """Request the description of the node's chain."""
 
     async def hash_at(self, height: int) -> bytes | None:
-        """Request the hash of the best chain's block at a height; return None if the chain is shorter."""
+        """Request the hash of the best chain's block at a height. Returns None if the chain is shorter."""
 
     async def headers(self, first: bytes, height: int, count: int) -> bytes:
         """Request up to `count` headers of the best chain, starting with block `first` at `height`.
@@ -87,15 +87,15 @@ class NodeApi(Protocol):
         """
 
     async def details(self, digest: bytes) -> object:
-        """Request a block by its hash as JSON, with the outputs that it spends, and return it unchecked.
+        """Request a block by its hash, as JSON that includes the outputs it spends, and return it unchecked.
 
-        This takes a node about ten times as long as `spent`.
+        This takes the node about ten times as long as `spent`.
         """
 
     async def coins(self, outpoints: Sequence[bytes]) -> list[TxOut | None]:
         """Request unspent outputs of the best chain, even if the mempool spends them.
 
-        The item is None for an outpoint that is spent or unknown.
+        The result contains None for each outpoint that is spent or unknown.
         """
 
     async def mempool(self) -> list[bytes]:
@@ -104,7 +104,7 @@ class NodeApi(Protocol):
     async def transactions(self, txids: Sequence[bytes]) -> list[bytes | None]:
         """Request the raw transactions with these txids, and return them unchecked.
 
-        The item is None for a txid that is not in the mempool.
+        The result contains None for each txid that is not in the mempool.
         """
 
 
@@ -161,5 +161,5 @@ def parsed_hex(text: object, most: int, endpoint: Endpoint) -> bytes:
 
 
 def lacking(digest: bytes, endpoint: Endpoint, words: str) -> str:
-    """Describe a block that a node does not have."""
+    """Return a message about a block that a node does not have."""
     return f"{endpoint}: does not have block {hash_to_hex(digest)}: {words}"

@@ -3,8 +3,8 @@
     GET /info             {"network": "main", "height": 900000, "tweaks_full_basic": true, …}
     GET /tweaks/HEIGHT    {"block_identifier": {"block_hash": HEX, "block_height": HEIGHT}, "index": [HEX, …]}
 
-Block hashes are in display order, tweaks are compressed keys. Answers of version 1, lists of tweaks without a block
-hash, are refused. The tweaks cover all transactions if a field `tweaks_full_…` is true.
+Block hashes are in display order, and tweaks are compressed keys. Answers of version 1, which are lists of tweaks
+without a block hash, are refused. The tweaks cover all transactions if a field `tweaks_full_…` is true.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spvfilter.rpc.http import HttpClient, RpcLimits, check_status
 
 _NETWORKS = {"mainnet": "main", "testnet3": "testnet", "signet": "signet", "regtest": "regtest"}
 _FULL = ("tweaks_full_basic", "tweaks_full_with_dust_filter")
-_INFO_SIZE = 10_000  # bytes of an answer (our choice)
+_INFO_SIZE = 10_000  # largest answer in bytes (our choice)
 _MOST_TWEAKS = 9_009  # of one block, see spvfilter.silent.tweaks
 _ANSWER_SIZE = 80 * _MOST_TWEAKS
-"""Largest number of bytes of an answer with tweaks: each has 66 digits, two quotes, a comma and a few blanks."""
+"""Largest answer with tweaks, in bytes: each tweak has 66 digits, two quotes, a comma and a few blanks."""
 _TWEAK_SIZE = 33
 
 
@@ -35,7 +35,7 @@ _TWEAK_SIZE = 33
 class BlindBitOracle:
     """A BlindBit Oracle server, which supplies the tweaks of blocks: a `TweakSource` for silent payments.
 
-    It learns which blocks you ask for, and your address, and it can hide payments. Connect to one with
+    It learns your IP address and which blocks you ask for, and it can hide payments. Connect to one with
     `BlindBitOracle.open`.
     """
 
@@ -49,7 +49,7 @@ class BlindBitOracle:
     async def open(
         cls, url: str, network: Network = MAINNET, *, limits: RpcLimits | None = None
     ) -> AsyncIterator[BlindBitOracle]:
-        """Connect to a server, and check that its network is the expected one and its index complete.
+        """Connect to a server, and check that its network is the expected one and its index is complete.
 
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
@@ -72,7 +72,7 @@ class BlindBitOracle:
         if not any(info.get(name) is True for name in _FULL):
             raise NodeRefusedError(
                 f"{self.endpoint}: the tweak server does not say that its index is complete, so payments could be"
-                " missed: use another server"
+                " missed: use a different server"
             )
 
     async def tweaks(self, height: int) -> tuple[bytes, list[bytes]]:
@@ -91,7 +91,7 @@ class BlindBitOracle:
         return self._bytes(place.get("block_hash"), HASH_SIZE)[::-1], [self._bytes(each, _TWEAK_SIZE) for each in index]
 
     def _bytes(self, text: object, size: int) -> bytes:
-        """Return the bytes of hex digits. Raises NodeAnswerError."""
+        """Decode hex digits. Raises NodeAnswerError."""
         try:
             raw = bytes.fromhex(text) if isinstance(text, str) and len(text) == 2 * size else b""
         except ValueError:

@@ -10,7 +10,7 @@ from typing import Protocol
 from spvfilter._public import public
 from spvfilter.errors import NodeRefusedError, ParameterError
 
-_LONGEST = 1_024  # bytes of `user:password` (our choice)
+_LONGEST = 1_024  # longest `user:password` in bytes (our choice)
 
 
 @public
@@ -23,7 +23,7 @@ class Credentials(Protocol):
 
 @public
 class Password:
-    """A user name and a password, as in the node's options rpcuser and rpcpassword, or rpcauth.
+    """A user name and a password, as in the node's rpcuser and rpcpassword options, or rpcauth.
 
     Raises ParameterError if the user name is empty or contains a colon, or if the two exceed 1,024 bytes in total.
     """
@@ -45,7 +45,7 @@ class Password:
 
 @public
 class CookieFile:
-    """The `.cookie` file in Bitcoin Core's data directory, which Core writes at each start.
+    """The `.cookie` file in Bitcoin Core's data directory, which Core writes each time it starts.
 
     It is read again each time it is needed.
     """
@@ -67,7 +67,9 @@ class CookieFile:
             ) from None
         text = raw.rstrip(b"\r\n")
         if len(raw) > _LONGEST or b":" not in text or not text.isascii() or not text.decode("ascii").isprintable():
-            raise NodeRefusedError(f"{self.path}: not a cookie file, which contains a single line USER:PASSWORD")
+            raise NodeRefusedError(
+                f"{self.path}: this is not a cookie file, which contains a single line USER:PASSWORD"
+            )
         return text.decode("ascii")
 
     def __repr__(self) -> str:
@@ -75,7 +77,7 @@ class CookieFile:
 
 
 def basic(secret: str) -> str:
-    """Return the value of the HTTP header Authorization for `user:password` (RFC 7617)."""
+    """Return the value of the HTTP Authorization header for `user:password` (RFC 7617)."""
     return f"Basic {base64.b64encode(secret.encode()).decode('ascii')}"
 
 

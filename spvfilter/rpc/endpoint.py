@@ -14,7 +14,7 @@ RPC_PORT = 8332  # Bitcoin Core's default port for RPC and REST on mainnet
 
 
 def is_url(text: str) -> bool:
-    """Return True if text begins like a URL rather than a path."""
+    """Return True if the text begins like a URL rather than a path."""
     return _HAS_SCHEME.match(text) is not None
 
 
@@ -26,7 +26,7 @@ class Endpoint:
     scheme: str
     """`http` or `https`."""
     host: str
-    """A host name or an IP address; IPv6 without brackets."""
+    """A host name or an IP address. IPv6 addresses have no brackets."""
     port: int = RPC_PORT
     """TCP port, 1 to 65535."""
 
@@ -39,7 +39,8 @@ class Endpoint:
         """
         if "@" in url:
             raise ParameterError(
-                "a URL must not contain a user or password, because URLs are shown: pass credentials separately"
+                "a URL must not contain a user or password, because URLs appear in messages and logs: pass credentials"
+                " separately"
             )
         found = _URL.fullmatch(url)
         if found is None:

@@ -44,24 +44,24 @@ T = TypeVar("T")
 _TIME = struct.Struct("<68xI8x")  # of a header
 _MOST_CHANGES = 5  # attempts to list a chain that keeps changing (our choice)
 _CHANGE_PAUSE_S = 2.0  # seconds between two attempts
-_AT_ONCE = 20  # transactions of the mempool that are requested together (our choice)
+_AT_ONCE = 20  # number of mempool transactions to request at a time (our choice)
 
 
 _BEHIND = 10
-"""Headers above the tip of a node that is busy with new blocks (our choice)."""
+"""Most headers above the tip of a node that is merely busy with new blocks (our choice)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Hashes of successive blocks of a node's best chain at one moment."""
+    """Hashes of successive blocks in a node's best chain at one moment."""
 
     first: int
     """Height of the first listed block."""
     previous: bytes = field(repr=False)
     """Hash of the parent of the first listed block, 32 bytes in wire order."""
     hashes: bytes = field(repr=False)
-    """Hashes of all listed blocks, concatenated; 32 bytes each, in wire order."""
+    """Concatenated hashes of all listed blocks, 32 bytes each in wire order."""
     missing: tuple[tuple[int, int], ...] = ()
     """Requested ranges of heights (first, last) whose blocks the node does not have."""
 
@@ -70,7 +70,7 @@ class Listing:
 
     @property
     def last(self) -> int:
-        """Height of the last listed block; `first - 1` if no block is listed."""
+        """Height of the last listed block, or `first - 1` if no block is listed."""
         return self.first + len(self) - 1
 
     def hash_at(self, height: int) -> bytes:
@@ -83,8 +83,8 @@ class Listing:
 class FullNode:
     """A full node that you trust, such as your own. Connect to one with `FullNode.open`.
 
-    Requests use REST if the node serves it, otherwise JSON-RPC, which needs credentials. Failed requests are repeated
-    as `Patience` allows.
+    Requests use REST if the node serves it, otherwise JSON-RPC, which needs credentials. Failed requests are retried as
+    `Patience` allows.
 
     Headers are checked for links and proof of work. Blocks are checked for hash, merkle root and witness commitment.
     The node is trusted for two facts: which chain is best, and which outputs a block spends.
@@ -115,11 +115,11 @@ class FullNode:
             credentials: User and password for JSON-RPC, which is used if the node does not serve REST. They are checked
                 either way.
             limits: Number of connections, and timeouts.
-            patience: How often to repeat a failed request.
+            patience: How often, and for how long, to retry a failed request.
 
         Raises:
             ParameterError: The URL is malformed, or the `rpc` extra is not installed.
-            NodeError: The node cannot be reached, refuses the credentials, or is on another network.
+            NodeError: The node cannot be reached, refuses the credentials, or is on a different network.
         """
         endpoint, patience = Endpoint.parse(url), patience or Patience()
         async with aclosing(HttpClient(endpoint, limits or RpcLimits())) as http:
@@ -149,7 +149,7 @@ class FullNode:
 
     @property
     def tells_spent(self) -> bool:
-        """False if the node is known not to support `undo_record`, otherwise True."""
+        """False if the node is known not to support `undo_record`; otherwise True."""
         return self._api.tells_spent
 
     async def info(self) -> ChainInfo:
@@ -206,7 +206,7 @@ class FullNode:
         return outputs
 
     async def _parents(self, txids: list[bytes]) -> dict[bytes, tuple[TxOut, ...]]:
-        """Return the outputs of those transactions that are in the mempool, by txid."""
+        """Return the outputs of those transactions that are in the mempool, keyed by txid."""
         raws = [
             raw
             for at in range(0, len(txids), _AT_ONCE)
@@ -266,7 +266,7 @@ class FullNode:
 
         Args:
             first: Height of the first block.
-            last: Height of the last block, by default the tip.
+            last: Height of the last block; by default, the tip.
             from_time: Skip blocks before the first block with this time or a later one (Unix time).
             to_time: Stop before the first block with a later time (Unix time).
             skip_pruned: True to start with the first block that the node stores. If earlier blocks were requested, by
@@ -330,7 +330,7 @@ class FullNode:
             ) from None
 
     async def _listed(self, listed: _Listed, last: int | None, skip_pruned: bool) -> Listing | None:
-        """Try once to list the blocks; return None if the chain changed during the attempt."""
+        """Try once to list the blocks. Returns None if the chain changed during the attempt."""
         first = listed.first
         info = await self.info()
         above = _missing_above(info, last)
@@ -365,8 +365,8 @@ class FullNode:
             return Listing(info.prune_height, hashes[cut - HASH_SIZE : cut], hashes[cut:], (*below, *above))
         if listing.first < info.prune_height:
             raise NodePrunedError(
-                f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: scan from that "
-                "height on (--from-height), or use a node that has them"
+                f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: start the scan"
+                " at that height (--from-height), or use a node that has them"
             )
         return replace(listing, missing=above)
 
@@ -383,7 +383,9 @@ class FullNode:
         Raises NodeAnswerError if the first header is not the header of the requested block.
         """
         if len(headers) % HEADER_SIZE:
-            raise NodeAnswerError(f"{self.endpoint}: {len(headers)} bytes are not whole {HEADER_SIZE}-byte headers")
+            raise NodeAnswerError(
+                f"{self.endpoint}: {len(headers)} bytes is not a whole number of {HEADER_SIZE}-byte headers"
+            )
         hashes = header_hashes(headers)
         if hashes[:HASH_SIZE] not in (b"", digest):
             raise NodeAnswerError(f"{self.endpoint}: the headers do not begin with block {hash_to_hex(digest)}")
@@ -395,7 +397,9 @@ class FullNode:
 
 
 def _missing_above(info: ChainInfo, last: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the heights above the tip up to `last`, or up to the node's best header if the node is far behind it."""
+    """Return the heights above the tip, up to `last` or, if the node is far behind its best header, up to that
+    header.
+    """
     if last is None and (info.is_initial_download or info.headers > info.height + _BEHIND):
         last = info.headers
     return () if last is None or last <= info.height else ((info.height + 1, last),)

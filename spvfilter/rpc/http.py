@@ -1,4 +1,4 @@
-"""HTTP requests to a node: one connection pool, limited answers, no redirects, no compression, no proxies."""
+"""HTTP requests to a node: one connection pool, answers of limited size, no redirects, no compression, no proxies."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from spvfilter.rpc.endpoint import Endpoint
 if TYPE_CHECKING:
     import httpx
 
-ERROR_BODY_SIZE = 16_384  # bytes of an answer that reports an error (our choice)
-_SHOWN = 200  # characters of the node's text that messages show
+ERROR_BODY_SIZE = 16_384  # largest answer that reports an error, in bytes (our choice)
+_SHOWN = 200  # most characters of the node's text that messages show
 _BUSY = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -50,7 +50,7 @@ class RpcLimits:
     Core up to version 28 processes 4 requests at a time by default.
     """
     connect_s: float = 10.0
-    """Timeout to establish a connection to the node, in seconds."""
+    """Timeout for connecting to the node, in seconds."""
     answer_s: float = 120.0
     """Timeout for a complete answer, in seconds."""
 
@@ -149,7 +149,9 @@ class HttpClient:
                     f"{self.endpoint}: the answer was cut off or is not HTTP: {shown(str(error))}"
                 ) from None
             except (library.HTTPError, OSError) as error:
-                raise NodeUnreachableError(f"{self.endpoint}: the connection broke: {type(error).__name__}") from None
+                raise NodeUnreachableError(
+                    f"{self.endpoint}: the connection was lost: {type(error).__name__}"
+                ) from None
 
     async def _read(self, answer: httpx.Response, most: int) -> Reply:
         if answer.is_redirect or 300 <= answer.status_code < 400:
@@ -180,7 +182,7 @@ def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) ->
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")
     if reply.status == HTTPStatus.FORBIDDEN:
         raise NodeRefusedError(
-            f"{endpoint}: the node forbids the request (403): check its options rpcallowip and rpcwhitelist"
+            f"{endpoint}: the node forbids the request (403): check its rpcallowip and rpcwhitelist options"
         )
     if reply.status in _BUSY:
         raise NodeBusyError(

@@ -40,12 +40,12 @@ Call = tuple[str, tuple[object, ...]]
 
 
 class JsonRpc:
-    """Requests to a node by JSON-RPC.
+    """Requests to a node over JSON-RPC.
 
     After status 401, the credentials are read once more, because the cookie changes each time the node starts.
     """
 
-    headers_at_once = 500  # calls of one batch (our choice); Core works on them one by one
+    headers_at_once = 500  # most calls in one batch (our choice); Core processes them one by one
     tells_spent = False
 
     def __init__(self, http: HttpClient, credentials: Credentials) -> None:
@@ -168,7 +168,7 @@ class JsonRpc:
             if reply.status == HTTPStatus.NOT_FOUND:
                 raise NodeRefusedError(f"{self._endpoint}: no JSON-RPC there (404): is this a Bitcoin node's RPC port?")
             raise NodeAnswerError(
-                f"{self._endpoint}: expected JSON, not {reply.content_type[:60]!r} with status {reply.status}: is this"
+                f"{self._endpoint}: expected JSON, got {reply.content_type[:60]!r} with status {reply.status}: is this"
                 " a Bitcoin node?"
             )
         try:
@@ -198,7 +198,7 @@ class JsonRpc:
         return results
 
     def _error(self, error: object) -> NodeRpcError:
-        """Return the NodeRpcError for an error object of an answer.
+        """Return the NodeRpcError for an error object in an answer.
 
         Raises NodeBusyError if the object says that the node is starting.
         """

@@ -23,8 +23,8 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.rpc.subscription import missing_between, subscription
 
 _TOPICS = (b"rawblock", b"sequence", b"hashblock")
-_WAITING = 50  # Messages of up to 4 MB that libzmq queues; it drops messages beyond that (our choice).
-_BLOCKS_KEPT = 4  # Published blocks that are kept until the scan takes them (our choice).
+_WAITING = 50  # Number of messages of up to 4 MB that libzmq queues (our choice). It drops any more.
+_BLOCKS_KEPT = 4  # Number of published blocks that are kept until the scan takes them (our choice).
 
 
 @public
@@ -36,7 +36,7 @@ class TipNotices:
 
     def __init__(self) -> None:
         self.received: int = 0  # number of well-formed messages
-        self.lost: int = 0  # number of messages that are missing, by the counters
+        self.lost: int = 0  # number of missing messages, according to the counters
         self.malformed: int = 0  # number of malformed messages
         self._last: dict[bytes, int] = {}  # the last counter of each topic
         self._blocks: OrderedDict[bytes, bytes] = OrderedDict()
@@ -51,7 +51,7 @@ class TipNotices:
         disconnected.
 
         Args:
-            addresses: tcp://HOST:PORT or ipc://PATH, as in the node's options -zmqpubrawblock and -zmqpubsequence.
+            addresses: tcp://HOST:PORT or ipc://PATH, as in the node's -zmqpubrawblock and -zmqpubsequence options.
 
         Raises:
             ParameterError: An address is malformed, or the `zmq` extra is not installed.
@@ -72,7 +72,7 @@ class TipNotices:
                     await receiving
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a notice, at most `timeout_s` seconds. Return True if there was one."""
+        """Wait up to `timeout_s` seconds for a notice. Return True if there was one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -88,7 +88,7 @@ class TipNotices:
         return self._blocks.pop(digest, None)
 
     def take(self, parts: Sequence[bytes]) -> None:
-        """Process a message of the subscription, given as its parts."""
+        """Process a message from the subscription, given as its parts."""
         if len(parts) != 3 or parts[0] not in _TOPICS or len(parts[2]) != 4:
             self.malformed += 1
             return
@@ -97,7 +97,7 @@ class TipNotices:
         before = self._last.get(topic)
         self._last[topic] = counter
         missing = missing_between(before, counter)
-        # A lower counter means that the node was restarted, or that the message came twice.
+        # A lower counter means that the node was restarted, or that the message arrived twice.
         if missing and counter > (before or 0):
             self.lost += missing
         if missing or self._is_news(topic, body):

@@ -1,4 +1,4 @@
-"""Patience: how often and for how long to repeat a request to a node."""
+"""Patience: how often, and for how long, to retry a request to a node."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from spvfilter.errors import NodeAnswerError, NodeBusyError, NodeError, NodeUnre
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S = 0.5  # Seconds before the first repetition; the pause doubles (our choice).
+_FIRST_PAUSE_S = 0.5  # Seconds before the first retry (our choice). The pause then doubles each time.
 _LONGEST_PAUSE_S = 30.0  # Longest pause, in seconds (our choice).
-_MOST_WRONG = 3  # Wrong answers to one request that end it (our choice).
+_MOST_WRONG = 3  # Number of wrong answers after which a request fails (our choice).
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and for how long a request to a node is repeated.
+    """How often, and for how long, to retry a request to a node.
 
-    While the node is down, starting or overloaded, a request is repeated with pauses of 0.5 s to 30 s. After a wrong
-    answer, it is repeated twice. Raises ParameterError if `seconds` is negative.
+    While the node is down, starting or overloaded, the request is retried after pauses of 0.5 s to 30 s. After a wrong
+    answer, it is retried twice. Raises ParameterError if `seconds` is negative.
     """
 
     seconds: float | None = 600.0
-    """Seconds after which an unanswered request fails; None to repeat it forever."""
+    """Seconds after which an unanswered request fails. None means that it is retried forever."""
     told: Callable[[str], None] | None = None
-    """Function to call with a message before each repetition of a request."""
+    """Function to call with a message before each retry."""
     sleep: Callable[[float], Awaitable[None]] | None = None
-    """Asynchronous function that waits for a number of seconds; None for `asyncio.sleep`."""
+    """Asynchronous function that waits for a number of seconds. None means `asyncio.sleep`."""
     clock: Callable[[], float] = time.monotonic
     """Function that returns the seconds since an arbitrary start."""
 
@@ -47,7 +47,7 @@ class Patience:
         A failed connection is retried only if `is_known` is True, that is, if the node has answered before.
 
         Raises:
-            NodeError: The call failed, and Patience allows no further repetition. This is the error of the last call.
+            NodeError: The call failed, and Patience allows no more retries. This is the error of the last call.
         """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:

@@ -1,4 +1,4 @@
-"""Parse the outputs that transactions spend from a node's JSON or its REST call getutxos."""
+"""Parse the outputs that transactions spend, given a node's JSON or the answer to its REST call getutxos."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spvfilter.rpc.endpoint import Endpoint
 from spvfilter.rpc.spent import SpentOutput
 
 _COIN = 100_000_000  # satoshi
-_COIN_HEAD = 8  # bytes of a coin's version and height, before its output, in an answer to getutxos
+_COIN_HEAD = 8  # size in bytes of a coin's version and height, which precede its output in an answer to getutxos
 
 
 def spent_of_details(found: object, endpoint: Endpoint) -> list[list[SpentOutput]] | None:
     """Return the outputs that each transaction of a block spends, given the block's JSON from `getblock HASH 3`.
 
-    The coinbase is left out. Returns None if the JSON lacks the spent outputs, as before Core 23 or without an undo
-    file. Raises NodeAnswerError if it is malformed.
+    The coinbase is omitted. Returns None if the JSON lacks the spent outputs, as it does before Core 23 or without an
+    undo file. Raises NodeAnswerError if it is malformed.
     """
     txs = found.get("tx") if isinstance(found, dict) else None
     if not isinstance(txs, list) or not 1 <= len(txs) <= MAX_BLOCK_TRANSACTIONS:
@@ -58,7 +58,7 @@ def parsed_output(found: object, endpoint: Endpoint) -> TxOut | None:
 
 
 def parsed_utxos(body: bytes, count: int, endpoint: Endpoint) -> list[TxOut | None]:
-    """Parse the answer to getutxos for `count` outpoints (Core rest.cpp): height, tip, bitmap, and the found coins.
+    """Parse the answer to getutxos for `count` outpoints (Core rest.cpp): height, tip, bitmap, and the coins found.
 
     Raises NodeAnswerError if it is malformed.
     """

@@ -31,14 +31,15 @@ from spvfilter.rpc.prevouts import parsed_utxos
 _log = logging.getLogger(__name__)
 _BINARY = "application/octet-stream"
 _JSON = "application/json"
-_MOST_UTXOS = 15  # outpoints of one request (Core rest.cpp MAX_GETUTXOS_OUTPOINTS)
+_MOST_UTXOS = 15  # most outpoints in one request (Core rest.cpp MAX_GETUTXOS_OUTPOINTS)
 _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE or --user NAME"
 
 
 class Rest:
-    """Requests to a node by REST.
+    """Requests to a node over REST.
 
-    Status 404 with text means that the node lacks the block; without text, that it does not serve the path.
+    Status 404 with text means that the node lacks the block. Without text, it means that the node does not serve the
+    path.
     """
 
     headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS
@@ -93,7 +94,7 @@ class Rest:
             if not reply.words:
                 self.tells_spent = False
                 _log.info(
-                    "%s does not serve the outputs that a block spends; Bitcoin Core serves them since version 30",
+                    "%s does not serve the outputs that a block spends; Bitcoin Core has served them since version 30",
                     self._endpoint,
                 )
             return None
@@ -122,7 +123,7 @@ class Rest:
     async def mempool(self) -> list[bytes]:
         """Request the txids of the transactions in the node's mempool, in no particular order.
 
-        Core before 25 always answers with an object that contains details by txid.
+        Core before version 25 always answers with an object that contains details, keyed by txid.
         """
         reply = await self._http.get("/rest/mempool/contents.json?verbose=false", MEMPOOL_ANSWER_SIZE)
         if reply.status == HTTPStatus.NOT_FOUND:
@@ -146,6 +147,6 @@ class Rest:
             raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'no reason given'}")
         if reply.content_type != wanted:
             raise NodeAnswerError(
-                f"{self._endpoint}: expected {wanted}, not {reply.content_type[:60]!r}: is this a Bitcoin node?"
+                f"{self._endpoint}: expected {wanted}, got {reply.content_type[:60]!r}: is this a Bitcoin node?"
             )
         return reply.body

@@ -1,14 +1,15 @@
 """Convert the outputs that a block spends to an undo record.
 
-The answer of Bitcoin Core 30 by REST (rest.cpp SerializeBlockUndo) is:
+The answer of Bitcoin Core 30 over REST (rest.cpp SerializeBlockUndo) is:
 
     answer        CompactSize number of transactions, coinbase included; then each transaction
     transaction   CompactSize number of outputs that it spends; then each output
     output        value i64 LE, CompactSize length, scriptPubKey
 
-The coinbase spends no outputs. The answer for the genesis block has one transaction, the coinbase.
+The coinbase spends no outputs. The answer for the genesis block contains one transaction, the coinbase.
 
-Unlike an undo record, the answer has no checksum. The client trusts the node that the block spends these outputs.
+Unlike an undo record, the answer has no checksum. The client trusts the node's claim that the block spends these
+outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.primitives import TxOut, compact_size, read_compact_size
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY
 
-_LEAST_OUTPUT = 9  # Bytes of the smallest output: value and an empty script.
+_LEAST_OUTPUT = 9  # Size of the smallest output in bytes: a value and an empty script.
 _OTHER_SCRIPT = 6  # First type of a script that is not compressed (Core compressor.h nSpecialScripts).
 _UNKNOWN_HEIGHT = b"\x00"  # VARINT of height 0, because the answer contains no heights.
 _VERSION = b"\x00"  # VARINT that follows a known height (Core undo.h TxInUndoFormatter).
@@ -33,7 +34,7 @@ class SpentOutput(NamedTuple):
     output: TxOut
     """The output."""
     height: int
-    """Height of the block that created it; 0 if unknown."""
+    """Height of the block that created it, or 0 if unknown."""
     is_coinbase: bool
     """True if a coinbase created it. Meaningless if the height is unknown."""
 
@@ -91,12 +92,12 @@ def _with_checksum(undo: bytes, previous: bytes) -> bytes:
 
 
 def _packed_output(value: int, script: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return an output in the form of an undo record, with its script uncompressed."""
+    """Return an output in the form used in undo records, with its script uncompressed."""
     return _varint(_packed_amount(value)), _varint(len(script) + _OTHER_SCRIPT), script
 
 
 def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
-    """Append the undo record's form of the output at offset `at`, and return the offset after the output."""
+    """Append the output at offset `at` in the form used in undo records, and return the offset after the output."""
     value = int.from_bytes(answer[at : at + 8], "little")
     if value > MAX_MONEY:
         raise FormatError(
@@ -113,7 +114,7 @@ def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
 
 
 def _packed_amount(satoshi: int) -> int:
-    """Return an amount compressed: up to nine decimal zeros are removed (Core compressor.cpp CompressAmount)."""
+    """Compress an amount by removing up to nine decimal zeros (Core compressor.cpp CompressAmount)."""
     if not satoshi:
         return 0
     zeros = 0

@@ -21,7 +21,7 @@ Receive = Callable[[], Awaitable[list[bytes]]]
 
 @asynccontextmanager
 async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waiting: int) -> AsyncIterator[Receive]:
-    """Subscribe to topics. Entering the context returns a function that awaits the parts of the next message.
+    """Subscribe to topics. Entering the context returns a function that waits for the parts of the next message.
 
     Addresses have the form tcp://HOST:PORT or ipc://PATH. libzmq queues at most `waiting` messages and drops any more.
     If a publisher is down, the connection is retried. A publisher that sends a message larger than a block is
@@ -66,7 +66,7 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
 
 
 def missing_between(before: int | None, counter: int) -> int:
-    """Return the number of messages that are missing between two counters of a topic.
+    """Return the number of messages that are missing between two values of a topic's counter.
 
     The result is also nonzero after the node has restarted.
     """

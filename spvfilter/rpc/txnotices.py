@@ -14,9 +14,9 @@ from spvfilter.rpc.subscription import Receive, missing_between, subscription
 _log = logging.getLogger(__name__)
 _TOPIC = b"rawtx"
 _WAITING = 1_000
-"""Number of messages that libzmq queues; it drops messages beyond that (Core's default high-water mark)."""
+"""Number of messages that libzmq queues (Core's default high-water mark). It drops any more."""
 _RECENT = 1_000
-"""Number of the latest messages that are remembered to recognize a repeated or late message (our choice)."""
+"""Number of recent messages to remember, in order to recognize a repeated or late message (our choice)."""
 
 
 @public
@@ -24,8 +24,8 @@ class TxNotices:
     """The raw transactions that a node publishes, as an asynchronous iterator. Create one with `TxNotices.subscribed`.
 
     A node publishes a transaction when its mempool accepts it, and again when a block contains it. The iterator never
-    ends. If the connection to the node breaks, it is reopened. Lost messages are counted and logged. Cancelling a call,
-    for example by a timeout, does not lose messages.
+    ends. If the connection to the node is lost, it is reopened. Lost messages are counted and logged. Cancelling a
+    call, for example because of a timeout, does not lose messages.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -38,12 +38,14 @@ class TxNotices:
         self.malformed: int = 0
         """Number of malformed messages that were skipped."""
         self.restarts: int = 0
-        """Number of restarts of the node, recognized by its counter. Transactions may be missing after each restart."""
+        """Number of times the node has restarted, as shown by its counter. Transactions may be missing after each
+        restart.
+        """
         self._receive = receive
         self._receiving: asyncio.Future[list[bytes]] | None = None
-        """The pending receipt of the next message. It continues if a caller is cancelled."""
+        """The task that receives the next message. It continues if a caller is cancelled."""
         self._last: int | None = None
-        self._recent: OrderedDict[int, int] = OrderedDict()  # by counter: hash of the transaction
+        self._recent: OrderedDict[int, int] = OrderedDict()  # hash of the transaction for each counter
         self._missing: OrderedDict[int, None] = OrderedDict()  # counters that a gap skipped
 
     @classmethod
@@ -86,7 +88,7 @@ class TxNotices:
         if self._recent.get(counter) == digest:
             self.repeated += 1
             return False
-        if counter in self._missing:  # late, and not lost
+        if counter in self._missing:  # late rather than lost
             del self._missing[counter]
             self.lost -= 1
         else:

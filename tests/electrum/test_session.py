@@ -110,7 +110,7 @@ def test_version_is_negotiated_once_and_first() -> None:
         ("blockchain.nonsense", [], "unknown method", -32601),
         ("blockchain.block.header", [], "needs 1 argument, got", -32602),
         ("blockchain.block.header", [0, 0, 0], "takes at most 2 arguments, got 3", -32602),
-        ("blockchain.block.header", {"level": 0}, "has no argument 'level'", -32602),
+        ("blockchain.block.header", {"level": 0}, "takes no argument 'level'", -32602),
         ("blockchain.block.header", {"cp_height": 0}, "needs the argument 'height'", -32602),
         ("blockchain.block.header", [-1], "whole number", 1),
         ("blockchain.block.header", [True], "whole number", 1),

@@ -191,7 +191,7 @@ async def test_a_wrong_password_is_refused_and_never_shown(core: CoreNode, caplo
 
 async def test_a_forbidden_address_is_reported(core: CoreNode) -> None:
     core.faults.append(about("", response(403)))
-    with pytest.raises(NodeRefusedError, match=r"\(403\): check its options rpcallowip"):
+    with pytest.raises(NodeRefusedError, match=r"\(403\): check its rpcallowip"):
         async with opened(core, "rest"):
             pass
 
@@ -275,7 +275,8 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
         with pytest.raises(
-            NodePrunedError, match=r"has pruned the blocks below height 50: scan from that height on \(--from-height\)"
+            NodePrunedError,
+            match=r"has pruned the blocks below height 50: start the scan at that height \(--from-height\)",
         ):
             await node.listing(20)
         assert (await node.listing(50)).first == 50
@@ -480,7 +481,7 @@ async def test_the_chain_info_of_the_node_is_checked(core: CoreNode, way: str, w
 @pytest.mark.parametrize(
     ("cause", "wrong"),
     [
-        ("81 bytes are not whole 80-byte headers", lambda raws: raws[0][:80] + b"\0"),
+        ("81 bytes is not a whole number of 80-byte headers", lambda raws: raws[0][:80] + b"\0"),
         ("the headers do not begin with block", lambda raws: raws[1][:80]),
         ("its header 11 is invalid", lambda raws: raws[0][:80] + raws[2][:80]),
         ("its header 11 is invalid", lambda raws: raws[0][:80] + unproven(raws[1])),
