@@ -21,7 +21,7 @@ from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_BLOCK_WEIGHT
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
 
-HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
+HALVING_INTERVAL = 150  # blocks (Core kernel/chainparams.cpp, regtest)
 # Seconds. Blocks outside the best chain that are older than this are not served (Core net_processing.cpp).
 STALE_AGE_LIMIT_S = 30 * 24 * 3600
 _BLOCK_INTERVAL_S = 600
@@ -40,17 +40,17 @@ class TreeBlock:
     raw: bytes
     """The serialized block."""
     header: Header
-    """Parsed header of this block."""
+    """The parsed header of this block."""
     rules: Tip
     """Header rules that apply to a child of this block."""
     previous: TreeBlock | None
     """The parent block, or None for the genesis block."""
     txids: tuple[bytes, ...]
-    """Txids of the block's transactions, coinbase first; 32 bytes each, in wire order."""
+    """Txids of the block's transactions, coinbase first, 32 bytes each in wire order."""
     spent: dict[bytes, UnspentOutput] | None = None
-    """Outputs that the block spends, by outpoint, in the order of the block's inputs.
+    """Outputs that the block spends, keyed by outpoint, in the order of the block's inputs.
 
-    None if the block was never in the best chain.
+    None if the block has never been in the best chain.
     """
 
     @property
@@ -65,7 +65,7 @@ class TreeBlock:
 
     @property
     def height(self) -> int:
-        """Height of the block; 0 for the genesis block."""
+        """Height of the block, or 0 for the genesis block."""
         return self.rules.height
 
     @property
@@ -77,7 +77,7 @@ class TreeBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class TipChange:
-    """A change of the best chain; both fields are empty if the best chain did not change."""
+    """A change of the best chain. Both fields are empty if the best chain did not change."""
 
     disconnected: Sequence[TreeBlock] = ()
     """Blocks that have left the best chain, old tip first."""
@@ -108,17 +108,17 @@ def _genesis() -> TreeBlock:
 
 @public
 class BlockTree:
-    """The block tree of regtest from the genesis block, with the unspent outputs of the best chain.
+    """Regtest's block tree, starting at the genesis block, with the unspent outputs of the best chain.
 
-    The best chain is the branch with the most work; if there is a tie, the branch that was seen first.
-    `clock` returns the Unix time.
+    The best chain is the branch with the most work; if there is a tie, the first branch that was seen. `clock` is a
+    function that returns the Unix time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         genesis = _genesis()
         self.blocks: dict[bytes, TreeBlock] = {genesis.hash: genesis}
-        self.active: list[TreeBlock] = [genesis]  # blocks of the best chain, by height
-        # unspent outputs by outpoint, without the genesis coinbase, as in Core
+        self.active: list[TreeBlock] = [genesis]  # blocks of the best chain, indexed by height
+        # unspent outputs, keyed by outpoint, without the genesis coinbase, as in Core
         self.coins: dict[bytes, UnspentOutput] = {}
         self._clock = clock
         self._parsed: tuple[bytes, list[Transaction]] = (b"", [])  # hash and transactions of the last parsed block
@@ -159,8 +159,8 @@ class BlockTree:
     def is_requestable(self, block: TreeBlock) -> bool:
         """Return True if the node serves the block to peers (Core BlockRequestAllowed).
 
-        It serves the blocks of the best chain, and recent stale blocks: at most 30 days older than the tip, with less
-        than 30 days' work less.
+        It serves the blocks of the best chain, and recent stale blocks. A stale block must be less than 30 days older
+        than the tip, and its chain less than 30 days' worth of work behind.
         """
         if self.is_active(block):
             return True
@@ -214,7 +214,7 @@ class BlockTree:
             ) from None
 
     def _check_body(self, block: TreeBlock, txs: Sequence[Transaction]) -> None:
-        """Check the rules that need no unspent outputs (Core CheckBlock, ContextualCheckBlock)."""
+        """Check the rules that do not depend on unspent outputs (Core CheckBlock, ContextualCheckBlock)."""
         coinbase, *others = txs
         if not coinbase.is_coinbase:
             raise refused(coinbase, "bad-cb-missing", "the first transaction of the block is not a coinbase")
@@ -242,7 +242,7 @@ class BlockTree:
         if weight > MAX_BLOCK_WEIGHT:
             raise RefusedError(
                 "bad-blk-weight",
-                f"block {hash_to_hex(block.hash)}: weight {weight}, at most {MAX_BLOCK_WEIGHT} allowed",
+                f"block {hash_to_hex(block.hash)}: its weight must be at most {MAX_BLOCK_WEIGHT}, not {weight}",
             )
 
     def branch(self, block: TreeBlock) -> list[TreeBlock]:
@@ -314,7 +314,7 @@ class BlockTree:
                 del self.coins[outpoint]
 
     def _forget(self, blocks: Sequence[TreeBlock]) -> None:
-        """Mark blocks of one branch and all their descendants as invalid."""
+        """Mark the blocks of one branch, and all their descendants, as invalid."""
         gone = {block.hash for block in blocks}
         for block in list(self.blocks.values()):  # in order of arrival: parents first
             if block.hash in gone or block.header.previous in gone:

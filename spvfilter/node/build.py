@@ -1,4 +1,4 @@
-"""Functions that build coinbases and mined regtest blocks, without checks."""
+"""Functions that build coinbases and mined regtest blocks without checking them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def build_coinbase(
 
     Args:
         height: Height of the block.
-        outputs: All outputs that precede the output with the commitment.
+        outputs: All outputs that come before the one with the commitment.
         transactions: The other transactions of the block, serialized.
-        extra: Up to 80 bytes after the height, to distinguish otherwise equal coinbases.
+        extra: Up to 80 bytes to add after the height, which distinguish otherwise equal coinbases.
     """
     witness_root, _ = merkle_root([bytes(32), *(Transaction.parse(raw).wtxid for raw in transactions)])
     commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))

@@ -14,7 +14,7 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, MAX_BLOCK_WEIGHT, MAX_MONEY, MAX_SCRIPT_SIZE
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 
-_LOCK_TIME_THRESHOLD = 500_000_000  # a lock time below this is a height, else a Unix time (Core script.h)
+_LOCK_TIME_THRESHOLD = 500_000_000  # a lock time below this is a height; any other is a Unix time (Core script.h)
 _FINAL_SEQUENCE = 0xFFFFFFFF  # sequence number of an input that ignores the lock time
 
 
@@ -27,7 +27,7 @@ class UnspentOutput(NamedTuple):
     script_pubkey: bytes
     """The scriptPubKey of the output."""
     height: int
-    """Height of the block that contains the output; for an output in the mempool, the height of the next block."""
+    """Height of the block that contains the output. For an output in the mempool, the height of the next block."""
     coinbase: bool
     """True if the output belongs to a coinbase."""
 
@@ -46,7 +46,7 @@ def unspent_output(tx: Transaction, index: int, height: int) -> UnspentOutput | 
 
 
 def unspent_outputs(tx: Transaction, height: int) -> dict[bytes, UnspentOutput]:
-    """Return the spendable outputs of a transaction in a block at `height`, by outpoint (36 bytes)."""
+    """Return the spendable outputs of a transaction in a block at `height`, keyed by outpoint (36 bytes)."""
     created = ((tx.outpoint(index), unspent_output(tx, index, height)) for index in range(len(tx.span.outputs)))
     return {outpoint: coin for outpoint, coin in created if coin is not None}
 
@@ -73,7 +73,9 @@ def check_transaction(tx: Transaction) -> None:
         raise refused(tx, "bad-txns-vout-empty", "it has no outputs")
     if 4 * len(stripped) > MAX_BLOCK_WEIGHT:
         raise refused(
-            tx, "bad-txns-oversize", f"{len(stripped)} bytes without witness, at most {MAX_BLOCK_WEIGHT // 4} allowed"
+            tx,
+            "bad-txns-oversize",
+            f"it must be at most {MAX_BLOCK_WEIGHT // 4} bytes long without its witness, not {len(stripped)}",
         )
     if min(values) < 0:
         raise refused(tx, "bad-txns-vout-negative", f"an output must be 0 satoshi or more, not {min(values)}")
@@ -95,8 +97,8 @@ def check_transaction(tx: Transaction) -> None:
 def fee(tx: Transaction, find: Callable[[bytes], UnspentOutput | None], height: int) -> int:
     """Compute the fee, in satoshi, of a transaction in a block at `height` (Core CheckTxInputs).
 
-    `find` looks up an unspent output by its outpoint. Raises RefusedError if a spent output is missing or an immature
-    coinbase's, or if the inputs are worth less than the outputs.
+    `find` looks up an unspent output by its outpoint. Raises RefusedError if a spent output is missing or belongs to an
+    immature coinbase, or if the inputs are worth less than the outputs.
     """
     value = 0
     for outpoint in tx.inputs:
@@ -108,7 +110,7 @@ def fee(tx: Transaction, find: Callable[[bytes], UnspentOutput | None], height: 
                 f"it spends {OutPoint.parse(outpoint)}, which is missing or already spent",
             )
         if spent.coinbase and height - spent.height < COINBASE_MATURITY:
-            age = f"only {height - spent.height} of {COINBASE_MATURITY} blocks old"
+            age = f"which is only {height - spent.height} of {COINBASE_MATURITY} blocks old"
             raise refused(
                 tx,
                 "bad-txns-premature-spend-of-coinbase",
@@ -117,10 +119,10 @@ def fee(tx: Transaction, find: Callable[[bytes], UnspentOutput | None], height: 
         value += spent.value
     paid = sum(out.value for out in tx.outputs)
     if value < paid:
-        raise refused(tx, "bad-txns-in-belowout", f"its inputs are worth {value} satoshi, its outputs {paid}")
+        raise refused(tx, "bad-txns-in-belowout", f"its inputs are worth {value} satoshi, but its outputs {paid}")
     return value - paid
 
 
 def refused(tx: Transaction, reason: str, why: str) -> RefusedError:
-    """Return the error for a transaction that breaks a rule; `reason` is Core's reject reason."""
+    """Return the error for a transaction that breaks a rule. `reason` is Core's reject reason."""
     return RefusedError(reason, f"transaction {hash_to_hex(tx.txid)}: {why}")

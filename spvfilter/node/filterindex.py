@@ -1,6 +1,6 @@
 """Compact filters of the embedded node (Core's block filter index).
 
-Filters are built on the first request and cached by block. Filters of stale blocks stay in the cache.
+Filters are built on the first request and cached for each block. Filters of stale blocks stay in the cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spvfilter.protocol import (
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 
-_STEP = 50  # filters built in one step, after which other connections get a turn
+_STEP = 50  # number of filters built in one step, after which other connections get a turn
 
 FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
@@ -31,7 +31,7 @@ FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 class FilterIndex:
     """Basic filters and filter headers of the blocks in a chain.
 
-    A block that was never in the best chain has no filter and no filter header.
+    A block that has never been in the best chain has no filter and no filter header.
     """
 
     def __init__(self, chain: BlockTree) -> None:
@@ -40,7 +40,7 @@ class FilterIndex:
         self._headers: dict[bytes, bytes] = {}
 
     def build(self, block: TreeBlock) -> bytes:
-        """Build the filter of a block. Override this for a node that serves false filters."""
+        """Build the filter of a block. Override this to make a node that serves false filters."""
         assert block.spent is not None
         return bytes(BasicFilter.build(block.raw, [coin.script_pubkey for coin in block.spent.values()]))
 
@@ -60,7 +60,7 @@ class FilterIndex:
         return self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
 
     def _make(self, block: TreeBlock | None) -> Iterator[None]:
-        """Compute the missing filter headers up to a block, and yield after every 50."""
+        """Compute the missing filter headers up to a block, yielding after every 50."""
         missing = []
         while block is not None and block.hash not in self._headers:
             missing.append(block)
@@ -74,8 +74,8 @@ class FilterIndex:
     def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
         """Yield the messages that answer a request, and None after each step of longer work.
 
-        Like Core while its index is incomplete, the node does not answer if the stop block was never in the best chain.
-        Raises RefusedError if the request would make Core disconnect (PrepareBlockFilterRequest).
+        If the stop block has never been in the best chain, the node does not answer, like Core while its index is
+        incomplete. Raises RefusedError if the request would make Core disconnect (PrepareBlockFilterRequest).
         """
         stop = self._stop(asked)
         if any(block.spent is None for block in [*self.chain.branch(stop), stop]):
@@ -97,7 +97,8 @@ class FilterIndex:
     def _stop(self, asked: FilterRequest) -> TreeBlock:
         if asked.filter_type != BASIC_FILTER_TYPE:
             raise RefusedError(
-                "bad-filter-type", f"filter type {asked.filter_type}, but only type {BASIC_FILTER_TYPE} is served"
+                "bad-filter-type",
+                f"filter type {asked.filter_type} was requested, but only type {BASIC_FILTER_TYPE} is served",
             )
         stop = self.chain.blocks.get(asked.stop_hash)
         if stop is None or not self.chain.is_requestable(stop):
@@ -108,6 +109,7 @@ class FilterIndex:
         if not 0 <= stop.height - asked.start_height < most:
             raise RefusedError(
                 "bad-range",
-                f"blocks {asked.start_height} to {stop.height} requested: expected 1 to {most} in ascending order",
+                f"blocks {asked.start_height} to {stop.height} were requested: expected 1 to {most} blocks in"
+                " ascending order",
             )
         return stop

@@ -16,7 +16,7 @@ from spvfilter.node.replacement import check_replacement
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.transaction import Transaction
 
-# Smallest transaction, in bytes without witness (Core policy.h). A 64-byte transaction can pass for an inner node
+# Smallest transaction, in bytes without the witness (Core policy.h). A 64-byte transaction can pass for an inner node
 # of a merkle tree (CVE-2017-12842).
 MIN_SIZE = 65
 
@@ -25,12 +25,12 @@ MIN_SIZE = 65
 class TxMempool:
     """Unconfirmed transactions, parents first. No two of them conflict (Core CTxMemPool).
 
-    A transaction is accepted if the next block may contain it along with the transactions of the mempool.
+    A transaction is accepted if the next block may contain it along with the transactions already in the mempool.
 
     Args:
         chain: The chain whose unspent outputs may be spent.
         max_size: Largest total size of the serialized transactions, in bytes.
-        replace_by_fee: True if a transaction with a higher fee replaces the transactions that it conflicts with. The
+        replace_by_fee: True if a transaction with a higher fee can replace the transactions that it conflicts with. The
             rules are those of Core 28 and 29.
 
     Raises:
@@ -41,13 +41,13 @@ class TxMempool:
         if max_size < 0:
             raise ParameterError(f"max_size must be at least 0, not {max_size}")
         self.size: int = 0  # bytes
-        self.fees: dict[bytes, int] = {}  # satoshi by txid
+        self.fees: dict[bytes, int] = {}  # fees in satoshi, keyed by txid
         self._chain = chain
         self._max_size = max_size
         self._replaces = replace_by_fee
         self._txs: dict[bytes, Transaction] = {}
-        self._txid_of: dict[bytes, bytes] = {}  # by wtxid
-        self._spender: dict[bytes, bytes] = {}  # txid by outpoint
+        self._txid_of: dict[bytes, bytes] = {}  # keyed by wtxid
+        self._spender: dict[bytes, bytes] = {}  # spending txid for each outpoint
 
     def __len__(self) -> int:
         return len(self._txs)
@@ -60,15 +60,15 @@ class TxMempool:
         return txid in self._txs
 
     def get(self, txid: bytes) -> Transaction | None:
-        """Return the transaction with a txid, or None if the mempool does not contain it."""
+        """Return the transaction with this txid, or None if the mempool does not contain it."""
         return self._txs.get(txid)
 
     def get_by_wtxid(self, wtxid: bytes) -> Transaction | None:
-        """Return the transaction with a wtxid, or None if the mempool does not contain it."""
+        """Return the transaction with this wtxid, or None if the mempool does not contain it."""
         return self._txs.get(self._txid_of.get(wtxid, b""))
 
     def is_spent(self, outpoint: bytes) -> bool:
-        """Return True if a transaction of the mempool spends the outpoint."""
+        """Return True if a transaction in the mempool spends the outpoint."""
         return outpoint in self._spender
 
     def coin(self, outpoint: bytes) -> UnspentOutput | None:
@@ -88,7 +88,7 @@ class TxMempool:
         return self._chain.coins.get(outpoint)
 
     def coin_of(self, outpoint: bytes) -> UnspentOutput | None:
-        """Return the output at an outpoint, even if a transaction of the mempool spends it.
+        """Return the output at an outpoint, even if a transaction in the mempool spends it.
 
         The result is None if neither the chain nor the mempool contains the output.
         """
@@ -108,14 +108,16 @@ class TxMempool:
             raise refused(
                 tx,
                 "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool",
-                "the mempool already has it" if known else "the mempool has it with another witness",
+                "the mempool already has it" if known else "the mempool has it with a different witness",
             )
         consensus.check_transaction(tx)
         if tx.is_coinbase:
             raise refused(tx, "coinbase", "it is a coinbase, which may occur only in a block")
         if len(tx.stripped) < MIN_SIZE:
             raise refused(
-                tx, "tx-size-small", f"it must be at least {MIN_SIZE} bytes without witness, not {len(tx.stripped)}"
+                tx,
+                "tx-size-small",
+                f"it must be at least {MIN_SIZE} bytes long without its witness, not {len(tx.stripped)}",
             )
         tip = self._chain.tip
         if not consensus.is_final(tx, tip.height + 1, tip.median_time):
@@ -138,7 +140,7 @@ class TxMempool:
             check_replacement(tx, fee, direct, counts, list(replaced.values()), self.fees, self._txs)
         size = self.size - sum(len(each.raw) for each in replaced.values())
         if size + len(tx.raw) > self._max_size:
-            raise refused(tx, "mempool full", f"the mempool holds {size} of at most {self._max_size} bytes")
+            raise refused(tx, "mempool full", f"the mempool already holds {size} of at most {self._max_size} bytes")
         for txid in replaced:
             self._remove(txid)
         self._txs[tx.txid] = tx
@@ -149,7 +151,7 @@ class TxMempool:
         return list(replaced.values())
 
     def family(self, txid: bytes) -> list[Transaction]:
-        """Return a transaction with all its descendants, or an empty result if it is not in the mempool."""
+        """Return a transaction and all its descendants, or an empty list if it is not in the mempool."""
         found: dict[bytes, Transaction] = {}
         waiting = [txid]
         while waiting:
@@ -161,7 +163,7 @@ class TxMempool:
         return list(found.values())
 
     def evict(self, txid: bytes) -> list[Transaction]:
-        """Remove a transaction with all its descendants, as a full mempool does, and return the removed ones."""
+        """Remove a transaction and all its descendants, as a full mempool does, and return the removed transactions."""
         gone = self.family(txid)
         for tx in gone:
             self._remove(tx.txid)
@@ -175,7 +177,7 @@ class TxMempool:
         conflicts = False
         for tx in txs:
             if tx.txid in self._txs:
-                self._remove(tx.txid)  # its children stay, as their parent is in the chain now
+                self._remove(tx.txid)  # its children stay, since their parent is now in the chain
             for outpoint in tx.inputs:
                 if outpoint in self._spender:
                     self.evict(self._spender[outpoint])
@@ -185,8 +187,8 @@ class TxMempool:
     def rebuild(self, disconnected: Iterable[Transaction]) -> None:
         """Refill the mempool after a reorganization.
 
-        The transactions of the disconnected blocks are added first, oldest first, then the earlier transactions of the
-        mempool. Transactions that are no longer valid are dropped.
+        The transactions of the disconnected blocks are added first, oldest first, then the transactions that were in
+        the mempool. Transactions that are no longer valid are dropped.
         """
         candidates = [*disconnected, *self._txs.values()]
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0

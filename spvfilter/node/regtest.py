@@ -1,4 +1,4 @@
-"""Regtest in memory: the embedded node without sockets, with a chain, a mempool, a miner and the miner's wallet.
+"""Regtest in memory: the embedded node without sockets. It has a chain, a mempool, a miner and the miner's wallet.
 
 Scripts are not checked.
 """
@@ -26,17 +26,17 @@ from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
 
-FEE = 1_000  # Satoshi; the default fee of `pay` and `spend`.
-MAX_MEMPOOL = 50_000_000  # Bytes of all transactions in the mempool (our choice).
-_DENSE = 1_000  # Blocks of one call that may all have the current time (our choice).
-_RESERVED_WEIGHT = 8_000  # Weight units of a block that are kept free for header and coinbase.
-# P2WSH of OP_TRUE: everybody can spend it, and nodes that check scripts accept and relay its spends.
+FEE = 1_000  # Default fee of `pay` and `spend`, in satoshi.
+MAX_MEMPOOL = 50_000_000  # Largest total size of the transactions in the mempool, in bytes (our choice).
+_DENSE = 1_000  # Most blocks mined in one call that may all have the current time (our choice).
+_RESERVED_WEIGHT = 8_000  # Weight units of a block that are reserved for the header and the coinbase.
+# P2WSH of OP_TRUE: anybody can spend it, and nodes that check scripts accept and relay its spends.
 _MINER = p2wsh(b"\x51")
 
 
 @public
 class ChainListener(Protocol):
-    """Callbacks for changes of the chain and the mempool."""
+    """Callbacks for changes to the chain and the mempool."""
 
     def on_tip(self, change: TipChange) -> None:
         """Handle a change of the best chain."""
@@ -64,7 +64,7 @@ class Regtest:
     sigop counts are not checked. Hashes are bytes in wire order.
 
     Args:
-        clock: Returns the Unix time. The same calls with the same clock produce the same blocks.
+        clock: Function that returns the Unix time. The same calls with the same clock produce the same blocks.
         lock: Script to which coinbases and change are paid. Other nodes accept spends of the default, P2WSH of OP_TRUE.
         max_mempool: Size of the mempool, in bytes.
         replace_by_fee: True if transactions in the mempool can be replaced by fee.
@@ -85,7 +85,7 @@ class Regtest:
         self.listeners: list[ChainListener] = []
         self._clock = clock
         self._extra = count()
-        # transactions of the last connected block, by txid and by wtxid
+        # transactions of the last connected block, keyed by txid and by wtxid
         self._recent: dict[bytes, Transaction] = {}
         self._wallet = MinerWallet(self.chain, self.mempool, lock.script_pubkey)
 
@@ -105,7 +105,7 @@ class Regtest:
         return self._wallet.balance
 
     def find_tx(self, txid: bytes | str, *, by_wtxid: bool = False) -> Transaction | None:
-        """Return a transaction of the mempool or of the last connected block, or None if neither contains it.
+        """Return a transaction in the mempool or the last connected block, or None if neither contains it.
 
         `txid` is the txid of the transaction, or its wtxid if `by_wtxid` is True: 32 bytes or 64 hex digits. Core
         serves the same transactions to peers. Raises ParameterError if it is neither.
@@ -155,13 +155,13 @@ class Regtest:
 
         Args:
             blocks: Number of blocks.
-            transactions: Serialized transactions of the first block. By default, every block contains transactions from
-                the mempool.
-            on: Hash of the parent block, 32 bytes or 64 hex digits, by default the tip. If it is not the tip, the
+            transactions: Serialized transactions for the first block. By default, every block contains transactions
+                from the mempool.
+            on: Hash of the parent block, 32 bytes or 64 hex digits; by default, the tip. If it is not the tip, the
                 mempool is not used.
-            to: ScriptPubKey that the coinbases pay, by default the miner's.
-            time: Time of the first block (Unix time), by default the current time. If there are more than 1,000 blocks,
-                their times are in the past, one second apart.
+            to: ScriptPubKey that the coinbases pay; by default, the miner's.
+            time: Time of the first block (Unix time); by default, the current time. If there are more than 1,000
+                blocks, their times are in the past, one second apart.
 
         Raises:
             ParameterError: The parent block is unknown.
@@ -176,7 +176,8 @@ class Regtest:
                 else [Transaction.parse(raw) for raw in transactions]
             )
             when = time if not number else None
-            if time is None and blocks > _DENSE:  # one second each: the medians of as many would run into the future
+            # one second each, because the medians of that many blocks would run into the future
+            if time is None and blocks > _DENSE:
                 when = max(int(self._clock()) - (blocks - 1 - number), parent.median_time + 1)
             raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, when)
             self.submit_block(raw)
@@ -193,9 +194,9 @@ class Regtest:
 
         Args:
             depth: Number of blocks to replace.
-            blocks: Number of new blocks, by default `depth + 1`.
-            transactions: Serialized transactions of the first new blocks, one sequence for each block. Later blocks
-                contain only a coinbase.
+            blocks: Number of new blocks; by default, `depth + 1`.
+            transactions: Serialized transactions for the first new blocks, one sequence per block. Later blocks contain
+                only a coinbase.
 
         Raises:
             ParameterError: `depth` exceeds the height of the chain, or `transactions` contains more items than
@@ -203,10 +204,12 @@ class Regtest:
             RefusedError: The transactions break a consensus rule.
         """
         if not 1 <= depth <= self.height:
-            raise ParameterError(f"depth must be 1 to {self.height}, the height of the tip, not {depth}")
+            raise ParameterError(f"depth must be from 1 to {self.height}, the height of the tip, not {depth}")
         length = depth + 1 if blocks is None else blocks
         if length < len(transactions):
-            raise ParameterError(f"there are transactions for {len(transactions)} blocks, but only {length} are mined")
+            raise ParameterError(
+                f"there are transactions for {len(transactions)} blocks, but only {length} blocks would be mined"
+            )
         parent, mined = self.chain.active[-1 - depth].hash, []
         for number in range(length):
             mined += self.mine(on=parent, transactions=transactions[number] if number < len(transactions) else ())
@@ -214,11 +217,11 @@ class Regtest:
         return mined
 
     def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
-        """Put a payment from the miner into the mempool, and return its txid.
+        """Add a payment from the miner to the mempool, and return its txid.
 
         Change goes back to the miner. `fee` is in satoshi.
 
-        Raises ParameterError if the miner's coins are not sufficient. Raises RefusedError if the mempool does not
+        Raises ParameterError if the miner does not have enough coins. Raises RefusedError if the mempool does not
         accept the transaction.
         """
         coins, value = self._wallet.choose(sum(out.value for out in outputs) + fee)
@@ -229,19 +232,20 @@ class Regtest:
     def spend(
         self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE, keys: Iterable[bytes] = ()
     ) -> bytes:
-        """Put a transaction into the mempool that spends anybody's coins, and return its txid.
+        """Add a transaction that spends anybody's coins to the mempool, and return its txid.
 
         Change goes back to the scriptPubKey of the first coin.
 
         Args:
             coins: The coins, in the chain or in the mempool.
-            outputs: Outputs of the transaction, without the change.
+            outputs: Outputs of the transaction, except the change.
             fee: Fee in satoshi.
             keys: Private keys of the coins, 32 bytes each. `build_tx` lists the scripts that they can sign for. The
-                miner's coins and those of OP_TRUE need none.
+                miner's coins, and coins of OP_TRUE, need none.
 
         Raises:
-            ParameterError: A coin does not exist, the coins are not sufficient, or no key fits a coin.
+            ParameterError: A coin does not exist, the coins are not worth enough, or none of the keys can sign for a
+                coin.
             RefusedError: The mempool does not accept the transaction.
         """
         inputs = inputs_of([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], self.lock)
@@ -255,13 +259,13 @@ class Regtest:
 
         Args:
             txid: Txid of the transaction to replace, 32 bytes in wire order or 64 hex digits.
-            fee: New fee in satoshi; by default the lowest that replaces the transaction and its descendants. The
+            fee: New fee in satoshi; by default, the lowest that replaces the transaction and its descendants. The
                 difference is taken from the change or, if there is none, from the largest output.
-            keys: Private keys of the coins that the transaction spends. Coins of the miner need none.
+            keys: Private keys of the coins that the transaction spends. The miner's coins need none.
 
         Raises:
-            ParameterError: The transaction is not in the mempool, its output is worth less than the difference, or no
-                key fits an input.
+            ParameterError: The transaction is not in the mempool, its output is worth less than the difference, or none
+                of the keys can sign an input.
             RefusedError: The fee is too low to replace the transaction.
         """
         tx, secrets = self._waiting(txid), list(keys)
@@ -275,17 +279,19 @@ class Regtest:
     def double_spend(
         self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False, keys: Iterable[bytes] = ()
     ) -> bytes:
-        """Replace a transaction in the mempool with a payment of its coins to the miner, and return the new txid.
+        """Replace a transaction in the mempool with a new one to the miner that spends the same coins, and return its
+        txid.
 
         Args:
             txid: Txid of the transaction to double-spend, 32 bytes in wire order or 64 hex digits.
-            fee: Fee in satoshi; by default the lowest that replaces the transaction and its descendants.
+            fee: Fee in satoshi; by default, the lowest that replaces the transaction and its descendants.
             in_block: True to mine the new transaction in a block, where fees do not matter. By default, it goes into
                 the mempool.
-            keys: Private keys of the coins that the transaction spends. Coins of the miner need none.
+            keys: Private keys of the coins that the transaction spends. The miner's coins need none.
 
         Raises:
-            ParameterError: The transaction is not in the mempool, its coins do not pay the fee, or no key fits a coin.
+            ParameterError: The transaction is not in the mempool, its coins do not cover the fee, or none of the keys
+                can sign for a coin.
             RefusedError: The fee is too low to replace the transaction.
         """
         tx, secrets = self._waiting(txid), list(keys)
@@ -304,7 +310,9 @@ class Regtest:
         return copied_inputs(tx, [self.mempool.coin_of(outpoint) for outpoint in tx.inputs])
 
     def _replacement(self, tx: Transaction, build: Callable[[int], bytes], size: int) -> bytes:
-        """Build the replacement of a transaction with the lowest fee. `size` is its approximate virtual size."""
+        """Build the replacement for a transaction with the lowest possible fee. `size` is its approximate virtual
+        size.
+        """
         family = self.mempool.family(tx.txid)
         while True:
             raw = build(least_fee(family, self.mempool.fees, size))
@@ -313,7 +321,7 @@ class Regtest:
             size = signed  # a signature is a byte longer than the earlier one
 
     def evict(self, txid: bytes | str) -> list[bytes]:
-        """Remove a transaction with its descendants from the mempool, as a full mempool does, and return their txids.
+        """Remove a transaction and its descendants from the mempool, as a full mempool does, and return their txids.
 
         The node does not notify its peers, which may announce the transaction again. Raises ParameterError if the
         transaction is not in the mempool.
@@ -325,7 +333,7 @@ class Regtest:
     def _waiting(self, txid: bytes | str) -> Transaction:
         tx = self.mempool.get(found := hash_of(txid, "txid"))
         if tx is None:
-            raise ParameterError(f"no transaction {hash_to_hex(found)} in the mempool")
+            raise ParameterError(f"transaction {hash_to_hex(found)} is not in the mempool")
         return tx
 
     def _tip_changed(self, change: TipChange) -> None:
@@ -350,7 +358,7 @@ class Regtest:
         return block
 
     def _template(self, parent: TreeBlock) -> list[Transaction]:
-        """Return the transactions of the mempool for the next block, up to the first that does not fit."""
+        """Return the mempool's transactions for the next block, up to the first that does not fit."""
         chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
             left -= tx.weight

@@ -1,4 +1,4 @@
-"""Replacement by fee as in Bitcoin Core 28 and 29: any transaction of the mempool may be replaced (full RBF).
+"""Replacement by fee as in Bitcoin Core 28 and 29: any transaction in the mempool may be replaced (full RBF).
 
 The sources are Core's policy/rbf.cpp and doc/policy/mempool-replacements.md, which numbers the rules. Rule
 1, that a transaction must signal BIP-125, was removed in Core 28. Sigops do not count toward sizes.
@@ -13,7 +13,8 @@ from spvfilter.node.consensus import refused
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 
-# Fee rate that a replacement adds, in satoshi per 1,000 virtual bytes (Core 29 policy.h DEFAULT_INCREMENTAL_RELAY_FEE).
+# Fee rate that a replacement must add, in satoshi per 1,000 virtual bytes (Core 29 policy.h
+# DEFAULT_INCREMENTAL_RELAY_FEE).
 INCREMENTAL_RATE = 1_000
 # Most transactions that one replacement may remove (Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES).
 MAX_REPLACED = 100
@@ -22,8 +23,8 @@ MAX_REPLACED = 100
 def least_fee(replaced: Iterable[Transaction], fees: Mapping[bytes, int], size: int) -> int:
     """Compute the lowest fee, in satoshi, of a transaction that replaces the `replaced` ones (rules 3 and 4).
 
-    `replaced` includes descendants, `fees` gives satoshi by txid, and `size` is the size of the new transaction in
-    virtual bytes.
+    `replaced` includes descendants, `fees` contains the fee in satoshi for each txid, and `size` is the size of the new
+    transaction in virtual bytes.
     """
     return sum(fees[tx.txid] for tx in replaced) + -(-INCREMENTAL_RATE * size // 1_000)
 
@@ -44,11 +45,11 @@ def check_replacement(
     Args:
         tx: The new transaction.
         fee: Fee of `tx` in satoshi.
-        direct: The transactions that spend an output that `tx` spends as well.
+        direct: The transactions that spend an output that `tx` also spends.
         counts: For each transaction in `direct`, the number of its descendants plus one.
         replaced: The transactions in `direct` and all their descendants.
-        fees: Fees in satoshi by txid.
-        mempool: Transactions of the mempool by txid.
+        fees: Fees in satoshi, keyed by txid.
+        mempool: The mempool's transactions, keyed by txid.
     """
     for other in direct:  # rule 6
         mine, theirs = _rate(fee, tx), _rate(fees[other.txid], other)

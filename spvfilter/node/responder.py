@@ -44,12 +44,12 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
 
-_TX_BATCH = 100  # requested transactions that one step sends
-_FILTER_BATCH = 100  # compact filters that one step sends
+_TX_BATCH = 100  # number of requested transactions that one step sends
+_FILTER_BATCH = 100  # number of compact filters that one step sends
 _TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, InvType.WITNESS_BLOCK)
 
-_BLOCKS_IN_TRANSIT = 16  # Blocks requested from the peer at the same time (Core MAX_BLOCKS_IN_TRANSIT_PER_PEER).
+_BLOCKS_IN_TRANSIT = 16  # Most blocks requested from the peer at the same time (Core MAX_BLOCKS_IN_TRANSIT_PER_PEER).
 
 _REJECT_INVALID = 0x10  # code of a reject message (BIP-61)
 
@@ -60,10 +60,10 @@ logger: logging.Logger = logging.getLogger(__name__)
 class Responder:
     """The embedded node's side of the P2P protocol on one connection.
 
-    The owner of a responder moves bytes between `session` and a socket, and calls `step` while it returns True.
+    The owner of a responder moves bytes between `session` and a socket, and calls `step` as long as it returns True.
 
-    Each connection has its own BIP-37 filter, which grows by the outpoints of matches in blocks and announcements. The
-    work queued for the peer is bounded: transactions of the mempool, a few block hashes, the rest of one getdata
+    Each connection has its own BIP-37 filter, to which the outpoints of matches in blocks and announcements are added.
+    The work queued for the peer is bounded: transactions in the mempool, a few block hashes, the rest of one getdata
     message, and the blocks of one headers message.
     """
 
@@ -76,18 +76,18 @@ class Responder:
         self.over: SessionEnded | None = None  # The last event, with the reason; None while connected.
         self.filter: Bip37Filter | None = None  # The peer's BIP-37 filter.
         self.relay: bool = False  # True if transactions are announced to the peer.
-        self.prefers_headers: bool = False  # True if blocks are announced by headers messages (BIP-130).
+        self.prefers_headers: bool = False  # True if blocks are announced with headers messages (BIP-130).
         # Satoshi per 1,000 virtual bytes. Transactions that pay less are not announced (BIP-133).
         self.feerate: int = 0
         self.filters: FilterIndex = regtest.filters
         self._requests: deque[InvItem] = deque()  # Unanswered items of the last getdata message.
         self._answers: Iterator[Message | None] = iter(())  # Answers to the last request for compact filters.
-        self._continuation: bytes | None = None  # Hash of the last block of a full answer to getblocks.
+        self._continuation: bytes | None = None  # Hash of the last block in a full answer to getblocks.
         self._last_header: TreeBlock | None = None  # The peer knows this block and all its ancestors.
         self._wanted: deque[bytes] = deque()  # Hashes of blocks that the peer announced, to be requested.
-        self._fetched: set[bytes] = set()  # Hashes of blocks that were requested and have not come.
-        self._new_blocks: list[TreeBlock] = []  # Blocks that wait for their announcement.
-        self._new_txs: dict[bytes, Transaction] = {}  # Transactions that wait for their announcement, by txid.
+        self._fetched: set[bytes] = set()  # Hashes of blocks that were requested but have not arrived.
+        self._new_blocks: list[TreeBlock] = []  # Blocks that are waiting to be announced.
+        self._new_txs: dict[bytes, Transaction] = {}  # Transactions that are waiting to be announced, keyed by txid.
 
     def step(self) -> bool:
         """Make one announcement, answer one request or process one message.
@@ -111,7 +111,7 @@ class Responder:
         return True
 
     def send(self, message: Message) -> None:
-        """Send a message to the peer. All messages after the handshake are sent by this method."""
+        """Send a message to the peer. All messages after the handshake are sent with this method."""
         self.session.send(message)
 
     def end(self, why: str) -> None:
@@ -140,7 +140,7 @@ class Responder:
     def on_misbehaviour(self, error: PeerError) -> None:
         """Handle a malformed message from the peer, as Core does.
 
-        Messages with too many items and filters with too many hash functions end the connection. The node ignores
+        Messages with too many items, and filters with too many hash functions, end the connection. The node ignores
         other malformed messages, and an inv with too many items.
         """
         is_too_large = isinstance(error, MessageError) and (
@@ -151,7 +151,7 @@ class Responder:
             self.end(str(error))
 
     def on_message(self, message: Message) -> None:
-        """Process one message from the peer and send the answer. Unknown kinds of messages are ignored."""
+        """Process one message from the peer, and send the answer. Unknown kinds of messages are ignored."""
         match message:
             case wire.GetHeaders():
                 self.on_getheaders(message)
@@ -190,8 +190,8 @@ class Responder:
     def on_headers(self, headers: Sequence[bytes]) -> None:
         """Check headers that the peer announces, and request their blocks (Core ProcessHeadersMessage).
 
-        Headers that lack proof of work, or do not follow one another, end the connection. If the first one's parent is
-        unknown, the peer is asked for the headers before it.
+        Headers that lack proof of work, or do not follow one another, end the connection. If the first header's parent
+        is unknown, the peer is asked for the headers before it.
         """
         parsed = [Header.parse(raw) for raw in headers]
         if not all(map(_has_work, parsed)):
@@ -270,20 +270,19 @@ class Responder:
             self.send(wire.Inv(tuple(items[start : start + MAX_INVENTORY])))
 
     def queue_tip(self, change: TipChange) -> None:
-        """Queue an announcement of a change of the best chain."""
+        """Queue the announcement of a change to the best chain."""
         self._new_blocks = [*self._new_blocks, *change.connected[-MAX_ANNOUNCED_HEADERS:]][-MAX_ANNOUNCED_HEADERS - 1 :]
 
     def queue_tx(self, tx: Transaction) -> None:
-        """Queue an announcement of a new transaction in the mempool."""
+        """Queue the announcement of a new transaction in the mempool."""
         if self.session.ready is not None:
             self._new_txs[tx.txid] = tx
 
     def announce(self) -> None:
         """Announce new blocks and transactions.
 
-        Blocks are announced by headers if the peer prefers headers and knows the parent of the first block. Otherwise
-        only the last block is announced, by inv.
-        Transactions are announced by inv.
+        Blocks are announced with headers if the peer prefers that and knows the parent of the first block. Otherwise,
+        only the last block is announced, with an inv. Transactions are announced with an inv.
         """
         blocks, self._new_blocks = self._new_blocks, []
         txs, self._new_txs = self._new_txs, {}
@@ -293,7 +292,7 @@ class Responder:
         self.send_inv(items)
 
     def _announce_blocks(self, blocks: Sequence[TreeBlock]) -> list[InvItem]:
-        """Announce blocks by headers, or return the inv items that announce them (Core SendMessages)."""
+        """Announce blocks with headers, or return the inv items that announce them (Core SendMessages)."""
         if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
             unknown = [block for block in blocks if not self._knows(block)]
             chained = all(below is block.previous for below, block in pairwise(blocks))
@@ -320,7 +319,7 @@ class Responder:
     # Requested blocks and transactions
 
     def on_getdata(self, items: Sequence[InvItem]) -> None:
-        """Queue requested items. A request for filtered blocks from a node without NODE_BLOOM ends the connection."""
+        """Queue requested items. Requesting filtered blocks from a node without NODE_BLOOM ends the connection."""
         offers_bloom = self.session.settings.services & Service.BLOOM
         if not offers_bloom and any(item.kind == InvType.FILTERED_BLOCK for item in items):
             self.end("requested filtered blocks, but this node does not offer NODE_BLOOM (BIP-111)")
@@ -359,7 +358,7 @@ class Responder:
                 self.send(wire.Block(block.raw))
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        """Send a merkle proof of the matched transactions, then the transactions themselves without witness."""
+        """Send a merkle proof of the matched transactions, then the transactions themselves without witnesses."""
         self.send(wire.MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
             self.send(wire.Tx(match.stripped))
@@ -435,7 +434,7 @@ class Responder:
     def on_bloom(self, message: Message) -> None:
         """Process a BIP-37 message: filterload, filteradd, filterclear or mempool.
 
-        The answer to `mempool` announces the transactions of the mempool that the filter matches.
+        The answer to `mempool` announces the transactions in the mempool that the filter matches.
         """
         match message:
             case wire.FilterLoad():
@@ -468,7 +467,9 @@ class Responder:
 
 
 def _has_work(header: Header) -> bool:
-    """Return True if the hash of a header meets the target that it claims, which is not above regtest's limit."""
+    """Return True if the hash of a header meets the target that the header claims, and this target is not above
+    regtest's limit.
+    """
     return int.from_bytes(header.hash, "little") <= target(header.bits) <= target(REGTEST.pow_limit_bits)
 
 

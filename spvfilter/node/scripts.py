@@ -17,10 +17,10 @@ from spvfilter.kernel import is_pubkey
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.transaction import TxIn
 
-MAX_MULTISIG_KEYS = 16  # keys of a bare multisig script (Core Solver, MatchMultisig)
-# A made-up ECDSA signature: 71 bytes in the form of DER, with SIGHASH_ALL.
+MAX_MULTISIG_KEYS = 16  # most keys in a bare multisig script (Core Solver, MatchMultisig)
+# A made-up ECDSA signature: 71 bytes that look like DER, with SIGHASH_ALL.
 SIGNATURE = bytes.fromhex("30440220" + "5b" * 32 + "0220" + "1d" * 32 + "01")
-SCHNORR_SIGNATURE = b"\x6e" * 64  # a made-up signature of BIP-340
+SCHNORR_SIGNATURE = b"\x6e" * 64  # a made-up BIP-340 signature
 
 
 @public
@@ -49,7 +49,7 @@ class Lock:
 
 
 def push(data: bytes) -> bytes:
-    """Encode the shortest script operation that pushes `data`, without OP_1 to OP_16 (Core CScript::operator<<)."""
+    """Encode the shortest script operation that pushes `data`, other than OP_1 to OP_16 (Core CScript::operator<<)."""
     size = len(data)
     if size <= 75:
         return bytes((size,)) + data
@@ -97,9 +97,9 @@ def p2tr(output_key: bytes) -> Lock:
 
 @public
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
-    """Make a bare multisig lock that needs `required` signatures of 1 to 16 keys.
+    """Make a bare multisig lock that needs `required` signatures by 1 to 16 keys.
 
-    Raises ParameterError if the number of keys or of signatures is invalid, or if a key is not a public key.
+    Raises ParameterError if the number of keys or signatures is invalid, or if a key is not a public key.
     """
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
         raise ParameterError(
@@ -137,6 +137,7 @@ def op_return(*data: bytes) -> Lock:
 def _public(key: bytes) -> bytes:
     if not is_pubkey(key):
         raise ParameterError(
-            f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07"
+            "a public key must be 33 bytes that start with 02 or 03, or 65 bytes that start with 04, 06 or 07; got"
+            f" {len(key)} bytes"
         )
     return key

@@ -31,8 +31,8 @@ SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_F
 if is_installed():
     SERVICES |= Service.P2P_V2
 SETTINGS = Settings(REGTEST, SERVICES, relay=True, pings_first=True)
-MAX_CONNECTIONS = 1_000  # Open connections of one node (our choice).
-STALL_S = 60.0  # Seconds that a peer may leave 1 MB unread (our choice).
+MAX_CONNECTIONS = 1_000  # Most open connections of one node (our choice).
+STALL_S = 60.0  # Seconds for which a peer may leave 1 MB unread (our choice).
 _LIMITS = {**LIMITS, "inv": MAX_PAYLOAD_SIZE}  # An inv that is too long is ignored (Core has one limit for all).
 _TURN_S = 0.001  # Seconds of work for one connection before the others get their turn.
 _TURN_SIZE = 1 << 15  # Bytes sent to one connection before the others get their turn.
@@ -51,19 +51,20 @@ class Node:
             node.regtest.reorg(2)
 
     The node behaves like Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection's memory is limited to
-    1 MB that the peer has not read, one message of up to 4 MB, and one answer.
+    1 MB that the peer has not read yet, one message of up to 4 MB, and one answer.
 
-    It accepts encrypted connections (BIP-324) if its services contain `Service.P2P_V2`. By default they do if the
+    It accepts encrypted connections (BIP-324) if its services contain `Service.P2P_V2`. By default, they do if the
     packages of the `bip324` extra are installed.
 
     Args:
-        regtest: The chain and the mempool; by default new ones. Several nodes may serve one Regtest.
+        regtest: The chain and the mempool; by default, new ones. Several nodes may serve the same Regtest.
         host: IP address to listen on.
-        port: TCP port to listen on; 0 for a free one.
-        responder: Class of the protocol logic of a connection. Pass a subclass of Responder for a node that misbehaves.
-        settings: Fields of the version message, and timeouts of handshake and pings.
-        max_connections: Largest number of connections, at least 1. Additional ones are refused.
-        stall_s: Seconds that a peer may leave 1 MB unread before the node disconnects it.
+        port: TCP port to listen on. 0 chooses a free one.
+        responder: Class with a connection's protocol logic. Pass a subclass of Responder to make a node that
+            misbehaves.
+        settings: Fields of the version message, and timeouts for the handshake and pings.
+        max_connections: Largest number of connections, at least 1. Any more are refused.
+        stall_s: Seconds for which a peer may leave 1 MB unread before the node disconnects it.
 
     Raises:
         ParameterError: `max_connections` is below 1, or the services need the `bip324` extra, which is not installed.
@@ -86,7 +87,7 @@ class Node:
             check_installed("a node that offers the service P2P_V2")
         self.regtest: Regtest = regtest or Regtest()
         self.host = host
-        self.port: int = port  # once the node listens, the port that it listens on
+        self.port: int = port  # once the node is listening, the port that it listens on
         self.settings = settings
         self.max_connections = max_connections
         self.stall_s = stall_s
@@ -155,7 +156,7 @@ class Node:
     def enter(self, connection: ServerConnection) -> bool:
         """Register a new connection. Returns False if `max_connections` are already open."""
         if self._server is None or len(self._connections) >= self.max_connections:
-            logger.debug("connection refused: %d are open", len(self._connections))
+            logger.debug("connection refused: %d are already open", len(self._connections))
             return False
         self._connections.add(connection)
         return True
@@ -170,8 +171,8 @@ class Node:
 class ServerConnection(asyncio.Protocol):
     """The connection of one peer: its socket and its responder.
 
-    A connection has no task. In each iteration of the event loop, every connection that has work does a few steps. It
-    does not read while it has work, and does not work while the peer leaves 1 MB unread.
+    A connection has no task. In each iteration of the event loop, every connection that has work performs a few steps.
+    A connection does not read while it has work, and does not work while the peer leaves 1 MB unread.
     """
 
     responder: Responder
@@ -182,7 +183,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._scheduled = False
         self._gone = False
-        self._stalled: asyncio.TimerHandle | None = None  # set while the peer does not read
+        self._stalled: asyncio.TimerHandle | None = None  # set while the peer is not reading
         self._timer: asyncio.TimerHandle | None = None  # set for the responder's deadline
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -238,7 +239,7 @@ class ServerConnection(asyncio.Protocol):
             return
         try:
             more = self._steps()
-        except BaseException:  # a bug, perhaps in a subclass of Responder; the peer must not wait for ever
+        except BaseException:  # a bug, possibly in a subclass of Responder; the peer must not wait forever
             self.abort()
             raise
         if data := self.responder.session.data_to_send():
@@ -254,7 +255,7 @@ class ServerConnection(asyncio.Protocol):
         self._set_timer()
 
     def _steps(self) -> bool:
-        """Do a few steps of the responder, and return True if there is more to do.
+        """Perform a few of the responder's steps, and return True if there is more to do.
 
         The caller sends the messages of these steps in one piece.
         """

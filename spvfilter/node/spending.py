@@ -1,4 +1,6 @@
-"""Functions that spend coins, double-spend them, or raise the fee of a transaction. They sign with given keys."""
+"""Functions that spend coins, double-spend them, or raise the fee of a transaction. They sign with the keys that they
+are given.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,8 @@ def spending(
 ) -> bytes:
     """Return a serialized transaction with these inputs. Change goes to the script `to`.
 
-    Coins of the script `miner` need no keys. Raises ParameterError if the fee is negative, if the coins are not
-    sufficient, or if an input cannot be signed.
+    Coins of the script `miner` need no keys. Raises ParameterError if the fee is negative, if the coins are not worth
+    enough, or if an input cannot be signed.
     """
     if fee < 0:
         raise ParameterError(f"a fee must be at least 0 satoshi, not {fee}")
@@ -57,7 +59,7 @@ def spending(
     paid = sum(output.value for output in outputs)
     left = value - paid - fee
     if left < 0 or not (outputs or left):
-        raise ParameterError(f"the coins are worth {value} satoshi, but outputs and fee need {paid + fee}")
+        raise ParameterError(f"the coins are worth {value} satoshi, but the outputs and the fee need {paid + fee}")
     return _signed(inputs, [*outputs, *([TxOut(left, to)] if left else [])], miner, keys, version=2, lock_time=0)
 
 

@@ -16,14 +16,14 @@ from spvfilter.transaction import Transaction
 class MinerWallet:
     """Unspent outputs of the miner's scriptPubKey.
 
-    `Regtest` calls a method of the wallet at every change of the chain and the mempool.
+    `Regtest` calls a method of the wallet after every change to the chain or the mempool.
     """
 
     def __init__(self, chain: BlockTree, mempool: TxMempool, script_pubkey: bytes) -> None:
         self._chain = chain
         self._mempool = mempool
         self._script = script_pubkey
-        self._free: dict[bytes, int] = {}  # satoshi by outpoint, oldest first
+        self._free: dict[bytes, int] = {}  # value in satoshi for each outpoint, oldest first
         self._immature: deque[tuple[int, bytes, int]] = deque()  # coinbases: height, outpoint, satoshi
 
     @property
@@ -32,9 +32,9 @@ class MinerWallet:
         return sum(self._free.values())
 
     def choose(self, value: int) -> tuple[list[OutPoint], int]:
-        """Return the oldest coins that are together worth at least `value` satoshi, and their sum.
+        """Return the oldest coins that are worth at least `value` satoshi in total, and their sum.
 
-        Raises ParameterError if the coins are not sufficient.
+        Raises ParameterError if there are not enough coins.
         """
         chosen, worth = [], 0
         for outpoint, coin_value in self._free.items():

@@ -1,4 +1,4 @@
-"""ECDSA and Schnorr signatures on the secp256k1 curve, by libsecp256k1 from wallycore or btclib-secp256k1."""
+"""ECDSA and Schnorr signatures on the secp256k1 curve, using libsecp256k1 from wallycore or btclib-secp256k1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol  # wallycore ships no types
 __all__ = ["ORDER", "Curve", "find_curve"]
 
 ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
-"""Number of points on the curve. Private keys and both numbers of a signature are below it."""
+"""Number of points on the curve. Private keys and both numbers in a signature are below it."""
 _PRIME = 2**256 - 2**32 - 977  # of the curve's field: y² = x³ + 7 modulo this prime
 
 
@@ -17,7 +17,7 @@ class Curve(Protocol):
     """Calculations with keys and signatures. Private keys and hashes are 32 bytes long."""
 
     def is_ecdsa(self, key: bytes, digest: bytes, signature: bytes) -> bool:
-        """Return True if an ECDSA signature is valid: 64 bytes, r and s, where s is at most half of ORDER.
+        """Return True if an ECDSA signature is valid. It is 64 bytes, r and s, where s is at most half of ORDER.
 
         The key is 33 bytes long. The result is False if it is not a point on the curve.
         """
@@ -50,7 +50,7 @@ class Curve(Protocol):
 
 @cache
 def find_curve() -> Curve | None:
-    """Return the libsecp256k1 of `wallycore` or `btclib-secp256k1`, or None without both packages."""
+    """Return the libsecp256k1 of `wallycore` or `btclib-secp256k1`, or None if neither package is installed."""
     for backend in (_Wally, _Btclib):
         try:
             return backend()
@@ -79,7 +79,7 @@ class _Wally:
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
-            # SWIG's types warn on import; if warnings are errors, the interpreter crashes at its end
+            # SWIG's types cause warnings on import; if warnings are errors, the interpreter crashes at exit
             warnings.simplefilter("ignore", DeprecationWarning)
             import wallycore
         self._lib: Any = wallycore

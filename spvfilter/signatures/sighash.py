@@ -1,4 +1,4 @@
-"""The hash that a signature of a transaction signs: legacy, witness version 0 (BIP-143), taproot key path (BIP-341)."""
+"""The hash that a transaction's signature signs: legacy, witness version 0 (BIP-143), or taproot key path (BIP-341)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SIGHASH_DEFAULT = 0  # all inputs and outputs, in a 64-byte taproot signature (B
 SIGHASH_ALL = 1
 SIGHASH_NONE = 2  # no output
 SIGHASH_SINGLE = 3  # the output at the position of the input
-SIGHASH_ANYONECANPAY = 0x80  # this input alone; may be combined with the others
+SIGHASH_ANYONECANPAY = 0x80  # only this input; may be combined with the others
 MAX_HASHED_SIZE = 32_000_000
 """Largest total size, in bytes, of the legacy messages that are hashed for one transaction (our choice).
 
 A legacy signature signs the whole transaction, so the work is quadratic in the number of inputs. A transaction of
 standard size needs less than 26 MB.
 """
-_ONE = b"\x01" + bytes(31)  # the legacy hash of SIGHASH_SINGLE without an output at its position, a bug of old
+_ONE = b"\x01" + bytes(31)  # the legacy hash for SIGHASH_SINGLE without an output at its position, an old bug
 _BLANK_INPUT_SIZE = OUTPOINT_SIZE + 5  # outpoint, empty script, sequence
 _BLANK_OUTPUT = b"\xff" * 8 + b"\x00"  # value -1, empty script
 
@@ -61,10 +61,10 @@ class SigHashes:
 
     def __init__(self, tx: Transaction, spent: Sequence[TxOut | None]) -> None:
         if len(spent) != len(tx.span.inputs):
-            raise ParameterError(f"spent: expected {len(tx.span.inputs)} outputs, one for each input, not {len(spent)}")
+            raise ParameterError(f"spent: expected {len(tx.span.inputs)} outputs, one for each input, got {len(spent)}")
         self.tx = tx
         self.spent: tuple[TxOut | None, ...] = tuple(spent)
-        self.hashed_size: int = 0  # bytes of legacy messages so far
+        self.hashed_size: int = 0  # bytes of legacy messages hashed so far
         self._version = tx.raw[:4]
         self._lock_time = tx.raw[-4:]
 
@@ -80,7 +80,7 @@ class SigHashes:
 
     @cached_property
     def _outputs(self) -> bytes:
-        """All serialized outputs, without their count."""
+        """Return all serialized outputs, without their count."""
         spans = self.tx.span.outputs
         return self.tx.raw[spans[0][0] : spans[-1][2]] if spans else b""
 
@@ -102,7 +102,7 @@ class SigHashes:
 
     @cached_property
     def _sha_amounts_and_scripts(self) -> bytes | None:
-        """The hashes of the values and of the scripts of all spent outputs, or None if an output is unknown."""
+        """The hashes of the values and scripts of all spent outputs, or None if an output is unknown."""
         known = [out for out in self.spent if out is not None]
         if len(known) < len(self.spent):
             return None
@@ -112,7 +112,7 @@ class SigHashes:
     # Legacy
 
     def legacy(self, index: int, script_code: bytes, hash_type: int) -> bytes | None:
-        """Return the hash that a signature of a legacy input signs (Core SignatureHash, SigVersion::BASE).
+        """Return the hash that a legacy input's signature signs (Core SignatureHash, SigVersion::BASE).
 
         Returns None if the transaction's messages would exceed MAX_HASHED_SIZE. `script_code` must contain neither
         OP_CODESEPARATOR nor the signature.
@@ -159,7 +159,7 @@ class SigHashes:
     # Witness version 0
 
     def segwit(self, index: int, script_code: bytes, hash_type: int) -> bytes | None:
-        """Return the hash that a signature of a witness version 0 input signs (BIP-143).
+        """Return the hash that a witness version 0 input's signature signs (BIP-143).
 
         Returns None if the value of the spent output is unknown.
         """
@@ -194,10 +194,10 @@ class SigHashes:
     # Taproot
 
     def taproot(self, index: int, hash_type: int, annex: bytes | None = None) -> bytes | None:
-        """Return the hash that a signature of a taproot key path signs (BIP-341).
+        """Return the hash that the signature of a taproot key path spend signs (BIP-341).
 
-        Returns None if a spent output that the signature commits to is unknown. It commits to all spent outputs, or
-        with SIGHASH_ANYONECANPAY only to that of this input.
+        Returns None if a spent output that the signature commits to is unknown. It commits to all spent outputs or,
+        with SIGHASH_ANYONECANPAY, only to the output that this input spends.
 
         Raises:
             ParameterError: BIP-341 does not allow the hash type, or there is no output for SIGHASH_SINGLE.
@@ -208,7 +208,7 @@ class SigHashes:
         if base == SIGHASH_SINGLE and index >= len(self.tx.span.outputs):
             raise ParameterError(f"SIGHASH_SINGLE needs output {index}, which does not exist")
         spent = self.spent[index]
-        parts = [b"\x00", bytes((hash_type,)), self._version, self._lock_time]  # epoch 0 first
+        parts = [b"\x00", bytes((hash_type,)), self._version, self._lock_time]  # epoch 0 comes first
         if not is_alone:
             if self._sha_amounts_and_scripts is None:
                 return None

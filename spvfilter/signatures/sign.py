@@ -1,4 +1,6 @@
-"""Signatures for the inputs of a transaction, made with given private keys: P2PK, P2PKH, multisig, segwit, taproot."""
+"""Signatures for the inputs of a transaction, made with given private keys: P2PK, P2PKH, multisig, segwit and
+taproot.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ from spvfilter.signatures.sighash import SIGHASH_ALL, SIGHASH_DEFAULT, SigHashes
 from spvfilter.transaction import Transaction, TxIn, serialize
 
 _PRIME = 2**256 - 2**32 - 977  # of the curve's field
-_NO_KEY = "no private key in `keys` fits its script"
+_NO_KEY = "no private key in `keys` matches its script"
 
 
 class KeyRing:
-    """Private keys, found by the public keys and the hashes in scripts.
+    """Private keys, looked up by the public keys and hashes in scripts.
 
     Raises ParameterError if a private key is invalid, or if there are private keys but libsecp256k1 is not installed.
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
-        self._secrets: dict[bytes, bytes] = {}  # by 33-byte public key
-        self._keys: dict[bytes, bytes] = {}  # these public keys, by hash160
+        self._secrets: dict[bytes, bytes] = {}  # keyed by 33-byte public key
+        self._keys: dict[bytes, bytes] = {}  # these public keys, keyed by hash160
         for number, secret in enumerate(secrets):
             if len(secret) != 32 or not 0 < int.from_bytes(secret, "big") < ORDER:
                 raise ParameterError(f"keys[{number}] is not a private key: expected 32 bytes, from 1 to n - 1")
@@ -37,13 +39,13 @@ class KeyRing:
 
     @cached_property
     def _uncompressed(self) -> dict[bytes, bytes]:
-        """The 65-byte public keys, by their hash160."""
+        """The 65-byte public keys, keyed by hash160."""
         forms = map(_uncompressed, self._secrets)
         return {hash160(form): form for form in forms}
 
     @cached_property
     def _tweaked(self) -> dict[bytes, bytes]:
-        """Private keys by x coordinate, of each public key and of its output key without scripts (BIP-86)."""
+        """Private keys, keyed by the x coordinate of the public key, and of its output key without scripts (BIP-86)."""
         found: dict[bytes, bytes] = {}
         for key, secret in self._secrets.items():
             even = secret if key[0] == 2 else (ORDER - int.from_bytes(secret, "big")).to_bytes(32, "big")
@@ -67,11 +69,13 @@ class KeyRing:
         return _compressed(key) in self._secrets
 
     def ecdsa(self, key: bytes, digest: bytes) -> bytes:
-        """Sign a hash for a public key, and return the signature in strict DER with SIGHASH_ALL."""
+        """Sign a hash with the private key of `key`, and return the signature in strict DER with SIGHASH_ALL."""
         return _der(_curve().sign_ecdsa(_found(self._secrets, _compressed(key)), digest)) + bytes((SIGHASH_ALL,))
 
     def schnorr(self, output_key: bytes, digest: bytes) -> bytes:
-        """Sign a hash for a taproot output key: a public key, either as it is or tweaked without scripts (BIP-86)."""
+        """Sign a hash for a taproot output key, which is a public key, either as it is or tweaked without scripts
+        (BIP-86).
+        """
         return _curve().sign_schnorr(_found(self._tweaked, output_key), digest)
 
 
@@ -109,7 +113,7 @@ def sign_inputs(
 ) -> list[TxIn]:
     """Return the inputs of a transaction, signed with private keys. `build_tx` explains the arguments.
 
-    Inputs that spend scripts in `others` stay as they are if no key fits. None means all inputs that contain another
+    Inputs that spend scripts in `others` stay as they are if no key matches. None means all inputs that contain another
     signer's data.
 
     Raises ParameterError if a private key is invalid, if an input cannot be signed, or if libsecp256k1 is not
@@ -131,7 +135,7 @@ class _Input:
         self._ring = ring
 
     def signed(self, others: Container[bytes] | None) -> TxIn:
-        """Return the input with its signatures, or as it is if its script needs none or others have signed it."""
+        """Return the input with its signatures, or unchanged if its script needs none or others have signed it."""
         txin = self._txin
         if txin.spent is None:
             if txin.script_sig or txin.witness:
@@ -191,7 +195,7 @@ class _Input:
         return witness if items is None else (*items, script) if len(program) == 34 else tuple(items)
 
     def _items(self, script: bytes, digest: bytes | None) -> list[bytes] | None:
-        """Return the items that satisfy a script, or None if it is not one of pk(), pkh() and multi()."""
+        """Return the items that satisfy a script, or None if it is not pk(), pkh() or multi()."""
         if digest is None:
             raise _MissingError("there are too many inputs")
         if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
@@ -203,7 +207,9 @@ class _Input:
             required = script[0] - 0x50
             known = [key for key in keys if key in self._ring][:required]
             if len(known) < required:
-                raise _MissingError(f"{required} private keys are needed, but only {len(known)} fit")
+                raise _MissingError(
+                    f"{required} private keys are needed, but only {len(known)} of the given keys match"
+                )
             return [b"", *(self._ring.ecdsa(key, digest) for key in known)]
         return None
 
@@ -237,14 +243,14 @@ def _push(data: bytes) -> bytes:
 
 
 def _uncompressed(key: bytes) -> bytes:
-    """Return a 33-byte public key in its 65-byte form."""
+    """Convert a 33-byte public key to its 65-byte form."""
     x = int.from_bytes(key[1:], "big")
     y = pow(x**3 + 7, (_PRIME + 1) // 4, _PRIME)
     return b"\x04" + key[1:] + (y if y % 2 == key[0] % 2 else _PRIME - y).to_bytes(32, "big")
 
 
 def _der(signature: bytes) -> bytes:
-    """Encode r and s, 64 bytes, in DER (BIP-66)."""
+    """Encode r and s, 64 bytes in total, in DER (BIP-66)."""
     numbers = b""
     for part in (signature[:32], signature[32:]):
         value = int.from_bytes(part, "big")

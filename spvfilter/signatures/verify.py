@@ -1,8 +1,8 @@
-"""Check whether the inputs of a transaction satisfy the scripts of the coins that they spend, if these are known.
+"""Check whether a transaction's inputs satisfy the scripts of the coins that they spend, if these are known.
 
-The checks follow Core's VerifyScript for the scripts of common wallets. They apply the rules of every block today:
-strict DER (BIP-66), an empty dummy item (BIP-147), segwit (BIP-141) and taproot (BIP-341). Breaking a rule that applies
-only to relay, such as a low s, does not make a signature wrong.
+The checks follow Core's VerifyScript for the scripts of common wallets. They apply the rules that every block must
+follow today: strict DER (BIP-66), an empty dummy item (BIP-147), segwit (BIP-141) and taproot (BIP-341). Breaking a
+rule that applies only to relay, such as a low s, does not make a signature wrong.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["InputCheck", "SpendCheck", "Validity", "verify_input", "verify_spend
 
 MAX_CHECKS = 4_000
 """Largest number of signatures verified for one transaction (Core's MAX_STANDARD_TX_SIGOPS_COST for legacy ones)."""
-_MAX_ITEM_SIZE = 520  # bytes, Core script/script.h MAX_SCRIPT_ELEMENT_SIZE
-_MAX_ITEMS = 970  # items of a scriptSig; a template pushes up to 23 more, and Core's MAX_STACK_SIZE is 1,000
-_MAX_CONTROL_SIZE = 33 + 32 * 128  # bytes of a control block, BIP-341
+_MAX_ITEM_SIZE = 520  # bytes (Core script/script.h MAX_SCRIPT_ELEMENT_SIZE)
+_MAX_ITEMS = 970  # most items in a scriptSig; a template pushes up to 23 more, and Core's MAX_STACK_SIZE is 1,000
+_MAX_CONTROL_SIZE = 33 + 32 * 128  # bytes of a control block (BIP-341)
 _ANNEX_TAG = 0x50
 
 
@@ -39,7 +39,7 @@ class Validity(Enum):
     WRONG = "wrong"
     """No block can contain these bytes: a signature is wrong, or the data does not satisfy the coin's script."""
     UNKNOWN = "unknown"
-    """Undecided: an output is unknown, the script is not a common one, or libsecp256k1 is not installed."""
+    """Undecided: an output is unknown, the script is not of a supported type, or libsecp256k1 is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class InputCheck:
     validity: Validity
     """Whether the input may spend its coin."""
     reason: str = ""
-    """Why the input is wrong or unknown; empty if it is valid."""
+    """Why the input is wrong or unknown. Empty if it is valid."""
     unrelayed: str | None = None
     """Why nodes do not relay the input although it is valid, such as a high s, or None if they do."""
 
@@ -59,7 +59,7 @@ class SpendCheck:
     """The result for several inputs of a transaction."""
 
     validity: Validity
-    """WRONG if an input is wrong; else UNKNOWN if one is unknown or none was checked; else VALID."""
+    """WRONG if an input is wrong; otherwise UNKNOWN if one is unknown or none was checked; otherwise VALID."""
     index: int | None = None
     """Index of the first wrong input or, if none is wrong, of the first unknown one. None if all are valid."""
     reason: str = ""
@@ -73,7 +73,7 @@ def verify_input(tx: Transaction, index: int, spent: Sequence[TxOut | None]) -> 
 
     Args:
         tx: The transaction.
-        index: Position of the input, from 0.
+        index: Position of the input, starting at 0.
         spent: For each input the output that it spends, or None if it is unknown. A taproot signature commits to all
             of them unless it has SIGHASH_ANYONECANPAY.
 
@@ -85,7 +85,7 @@ def verify_input(tx: Transaction, index: int, spent: Sequence[TxOut | None]) -> 
 
 
 def verify_spends(tx: Transaction, spent: Sequence[TxOut | None], indexes: Iterable[int] | None = None) -> SpendCheck:
-    """Check the inputs at `indexes`, by default all whose output is known, until one is wrong.
+    """Check the inputs at `indexes` until one is wrong. By default, all inputs whose output is known are checked.
 
     Args:
         tx: The transaction.
@@ -128,7 +128,7 @@ class _Template:
 
 
 def _template(script: bytes) -> _Template | None:
-    """Return what a pk(), pkh() or multi() script needs, or None for every other script."""
+    """Return what a pk(), pkh() or multi() script needs, or None for any other script."""
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return _Template(1, key_hash=script[3:23])
     operations = _operations(script)
@@ -168,7 +168,9 @@ def _operations(script: bytes) -> list[tuple[int, bytes | None]] | None:
 
 
 def _number(operation: tuple[int, bytes | None]) -> int:
-    """Return the number that an operation pushes: OP_1 to OP_16, or one byte from 17 on. Any other counts as 0."""
+    """Return the number that an operation pushes: OP_1 to OP_16, or one byte of 17 or more. Anything else counts as
+    0.
+    """
     opcode, data = operation
     if 0x51 <= opcode <= 0x60:
         return opcode - 0x50
@@ -216,7 +218,9 @@ class _Unknown(Exception):  # noqa: N818
 
 
 _Hasher = Callable[[int], bytes | None]
-"""A function that returns the hash that a signature with a hash type signs, or None if it cannot be computed."""
+"""A function that takes a hash type, and returns the hash that a signature of this type signs, or None if it cannot be
+computed.
+"""
 
 
 class _Inputs:
@@ -227,7 +231,7 @@ class _Inputs:
         self._spent = spent
         self._curve: Curve | None = find_curve()
         self._checks = 0
-        self._unrelayed: str | None = None  # of the input that is checked
+        self._unrelayed: str | None = None  # of the input being checked
         self._tx = tx
 
     @cached_property
@@ -268,7 +272,7 @@ class _Inputs:
         template, hasher = _template(script), self._legacy(index, script)
         items, is_push_only = _evaluated(script_sig)
         if template is None:
-            raise _Unknown("the script of the coin is not a common one")
+            raise _Unknown("the coin's script is not of a supported type")
         if is_push_only:
             self._satisfy(template, items, hasher, is_exact=False)
         else:
@@ -283,7 +287,7 @@ class _Inputs:
             raise _Wrong("it is not signed: its scriptSig is empty")
         *items, redeem = items
         if hash160(redeem) != digest:
-            raise _Wrong("its redeem script does not have the hash in the coin's script")
+            raise _Wrong("its redeem script does not match the hash in the coin's script")
         if (program := _witness_program(redeem)) is not None:
             if script_sig != bytes((len(redeem),)) + redeem:
                 raise _Wrong("its scriptSig must contain nothing but the witness program")
@@ -292,7 +296,7 @@ class _Inputs:
         if witness:
             raise _Wrong("it has a witness, but its redeem script is not segwit")
         if (template := _template(redeem)) is None:
-            raise _Unknown("its redeem script is not a common one")
+            raise _Unknown("its redeem script is not of a supported type")
         self._satisfy(template, items, self._legacy(index, redeem), is_exact=False)
 
     def _check_program(
@@ -315,13 +319,13 @@ class _Inputs:
         elif len(program) == 32:
             *items, script = witness
             if hashlib.sha256(script).digest() != program:
-                raise _Wrong("its witness script does not have the hash in the coin's script")
+                raise _Wrong("its witness script does not match the hash in the coin's script")
         else:
             raise _Wrong("the coin's witness program has the wrong length: nobody can spend it")
         if len(script) > MAX_SCRIPT_SIZE or any(len(item) > _MAX_ITEM_SIZE for item in items):
             raise _Wrong("an item of its witness is too long")
         if (template := _template(script)) is None:
-            raise _Unknown("its witness script is not a common one")
+            raise _Unknown("its witness script is not of a supported type")
 
         def hasher(hash_type: int) -> bytes | None:
             return self._hashes.segwit(index, script, hash_type)
@@ -337,21 +341,21 @@ class _Inputs:
         """Check that the items on the stack satisfy a script.
 
         Args:
-            template: Keys and signatures that the script needs.
+            template: The keys and signatures that the script needs.
             items: The stack, with its top last.
-            hasher: Computes the hashes that are signed.
-            is_exact: True for segwit, where no item may be left.
+            hasher: Function that computes the hashes that are signed.
+            is_exact: True for segwit, where no item may be left over.
         """
         wanted = template.required + (1 if template.is_multi or template.key_hash is not None else 0)
         if len(items) < wanted or (is_exact and len(items) > wanted):
-            raise _Wrong("it is not signed" if not items else f"expected {wanted} items, not {len(items)}")
+            raise _Wrong("it is not signed" if not items else f"expected {wanted} items, got {len(items)}")
         if len(items) > wanted:
             self._unrelayed = "its scriptSig contains more items than the script needs"
         keys, signatures = template.keys, list(items[-template.required :])
         if template.key_hash is not None:
             keys, signatures = (items[-1],), [items[-2]]
             if hash160(items[-1]) != template.key_hash:
-                raise _Wrong("its public key does not have the hash in the coin's script")
+                raise _Wrong("its public key does not match the hash in the coin's script")
         if template.is_multi and items[-wanted]:
             raise _Wrong("the item before the signatures must be empty (BIP-147)")
         for key in keys:
@@ -379,7 +383,7 @@ class _Inputs:
             self._unrelayed = "a signature has an undefined hash type"
 
     def _is_signed(self, key: bytes, signature: bytes, hasher: _Hasher, hashes: dict[int, bytes]) -> bool:
-        """Return True if a strict DER signature is valid for a key. `hashes` caches hashes by type."""
+        """Return True if a strict DER signature is valid for a key. `hashes` caches the hash for each type."""
         numbers, point = _der_signature(signature), compressed_key(key)
         if numbers is None or point is None or not all(0 < number < ORDER for number in numbers):
             return False
@@ -406,7 +410,7 @@ class _Inputs:
         """Check that a scriptSig with operations other than pushes contains at least one valid signature.
 
         Operations cannot create a key or a signature, because numbers are shorter and hashes are random. The script can
-        check only pushed data, so the input is wrong if none of it is a valid signature.
+        check only pushed data, so the input is wrong if none of that is a valid signature.
         """
         keys = template.keys
         if template.key_hash is not None:
@@ -462,7 +466,7 @@ class _Inputs:
 
 
 def _evaluated(script_sig: bytes) -> tuple[list[bytes], bool]:
-    """Return the items that a scriptSig pushes, and True if it does nothing else."""
+    """Return the items that a scriptSig pushes, and whether it does nothing else."""
     operations = _operations(script_sig)
     if operations is None or len(script_sig) > MAX_SCRIPT_SIZE:
         raise _Wrong("its scriptSig is malformed" if operations is None else "its scriptSig is too long")

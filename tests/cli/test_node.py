@@ -103,7 +103,7 @@ def test_commands_are_taken_on_standard_input() -> None:
     [
         ("mine 0", "expected a whole number from 1 to 100000, not 0"),
         ("mine many", "expected a whole number from 1 to 100000"),
-        ("reorg 2", "depth must be 1 to 1, the height of the tip, not 2"),
+        ("reorg 2", "depth must be from 1 to 1, the height of the tip, not 2"),
         (
             f"pay {ADDRESS} 5",
             "1005 satoshi are needed, but only 0 can be spent: mine more blocks (coinbases mature after 100)",

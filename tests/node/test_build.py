@@ -113,8 +113,8 @@ def test_a_push_of_any_size_can_be_read(size: int) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: p2pk(KEY[1:]), "not a public key: 32 bytes"),
-        (lambda: p2wpkh(b"\x05" + KEY[1:]), "not a public key: 33 bytes"),
+        (lambda: p2pk(KEY[1:]), "65 bytes that start with 04, 06 or 07; got 32 bytes"),
+        (lambda: p2wpkh(b"\x05" + KEY[1:]), "65 bytes that start with 04, 06 or 07; got 33 bytes"),
         (lambda: p2tr(KEY), "32 bytes long, not 33"),
         (lambda: multisig(0, [KEY]), "not 0 of 1"),
         (lambda: multisig(2, [KEY]), "not 2 of 1"),

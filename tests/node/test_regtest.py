@@ -202,7 +202,7 @@ def test_the_new_branch_has_the_given_transactions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("depth", "said"), [(0, "depth must be 1 to 3, the height of the tip, not 0"), (4, "not 4"), (-1, "not -1")]
+    ("depth", "said"), [(0, "depth must be from 1 to 3, the height of the tip, not 0"), (4, "not 4"), (-1, "not -1")]
 )
 def test_an_impossible_depth_is_refused(depth: int, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
@@ -210,7 +210,7 @@ def test_an_impossible_depth_is_refused(depth: int, said: str) -> None:
 
 
 def test_more_transactions_than_blocks_are_refused() -> None:
-    with pytest.raises(ParameterError, match="transactions for 3 blocks, but only 2 are mined"):
+    with pytest.raises(ParameterError, match="transactions for 3 blocks, but only 2 blocks would be mined"):
         regtest(3).reorg(1, transactions=[[], [], []])
 
 

@@ -184,17 +184,17 @@ def test_impossible_spends_have_clear_errors(made: Regtest) -> None:
         made.spend()
     with pytest.raises(ParameterError, match="twice"):
         made.spend(paid, paid)
-    with pytest.raises(ParameterError, match="worth 70000 satoshi, but outputs and fee need 70001"):
+    with pytest.raises(ParameterError, match="worth 70000 satoshi, but the outputs and the fee need 70001"):
         made.spend(paid, outputs=[ANY.pays(69_001)])
     with pytest.raises(ParameterError, match="at least 0 satoshi, not -1"):
         made.spend(paid, fee=-1)
     with pytest.raises(ParameterError, match="worth"):
         made.spend(paid, fee=70_000)  # nothing is left
-    with pytest.raises(ParameterError, match="no private key in `keys` fits its script"):
+    with pytest.raises(ParameterError, match="no private key in `keys` matches its script"):
         made.spend(paid, keys=[secret(2)])
     spent = made.spend(paid, keys=SECRETS)
     for act in (made.bump, made.double_spend):
-        with pytest.raises(ParameterError, match="no private key in `keys` fits its script"):
+        with pytest.raises(ParameterError, match="no private key in `keys` matches its script"):
             act(spent)
     with pytest.raises(RefusedError, match="insufficient fee"):
         made.spend(paid, outputs=[ANY.pays(1)], keys=SECRETS)
