@@ -1,4 +1,4 @@
-"""The exception hierarchy of the package: every public error and warning.
+"""The package's exception hierarchy: every public error and warning.
 
 Malformed input raises an error. It is never reported as "no match".
 """
@@ -125,7 +125,7 @@ class FormatError(SpvFilterError, ValueError):
     offset: int
     """Offset in bytes at which the malformed field starts."""
     field: str
-    """Name of the malformed field, as the protocol or the file format calls it."""
+    """Name of the malformed field, in the terms of the protocol or file format."""
 
     def __init__(self, message: str, *, offset: int, field: str) -> None:
         super().__init__(f"{field} at byte {offset}: {message}")
@@ -170,9 +170,9 @@ class ColumnError(SpvFilterError, ValueError):
     message: str
     """Description of the fault, without the row and the field."""
     row: int
-    """Number of the key in the call's input, from 0."""
+    """Index of the key in the call's input, starting at 0."""
     field: str
-    """Part of the column in Arrow's terms, such as "schema" or "offsets"."""
+    """Part of the column, in Arrow's terms, such as "schema" or "offsets"."""
 
     def __init__(self, message: str, *, row: int, field: str) -> None:
         super().__init__(f"{field} of a column, key {row}: {message}")
@@ -189,9 +189,10 @@ class ParameterError(SpvFilterError, ValueError):
 
 
 class MismatchError(ParameterError):
-    """Two filters cannot be combined or compared: they differ in size, hash functions or key encoding.
+    """Two filters cannot be combined or compared, because they differ in size, hash functions or key encoding.
 
-    Also raised if an existing filter in Redis was made with different parameters. Build both filters alike.
+    Also raised if an existing filter in Redis was made with different parameters. Build both filters with the same
+    parameters.
     """
 
 
@@ -210,11 +211,11 @@ class CapacityError(SpvFilterError):
     """
 
     count: int | None = None
-    """Number of keys in the full filter; None if the kernel itself raised the error."""
+    """Number of keys in the full filter. None if the kernel itself raised the error."""
     capacity: int | None = None
-    """Number of keys that the filter was made for; None if the kernel itself raised the error."""
+    """Number of keys that the filter was made for. None if the kernel itself raised the error."""
     fp_rate: float | None = None
-    """Current false-positive rate of the filter, between 0 and 1; None if the kernel itself raised the error."""
+    """Current false-positive rate of the filter, between 0 and 1. None if the kernel itself raised the error."""
 
     def __init__(
         self, message: str, *, count: int | None = None, capacity: int | None = None, fp_rate: float | None = None
@@ -231,7 +232,7 @@ class ReadOnlyError(SpvFilterError, TypeError):
 
 
 class KeyRangeError(SpvFilterError, TypeError, OverflowError):
-    """An integer key does not fit the filter's encoding, so the filter cannot contain it.
+    """An integer key is out of range for the filter's encoding, so the filter cannot contain it.
 
     This is a TypeError, as for any other key that a filter does not accept. For larger integers, choose the int64 or
     uint64 encoding.
@@ -275,10 +276,10 @@ class KeychainError(ParameterError):
 
 
 class KeychainMismatchError(KeychainError):
-    """The database has a different keychain under this name.
+    """The database contains a different keychain with this name.
 
-    That keychain has a different descriptor, or its function derives different scripts. Choose another name or
-    another database.
+    That keychain has a different descriptor, or its function derives different scripts. Choose a different name or a
+    different database.
     """
 
 
@@ -299,11 +300,11 @@ class UnknownAccountError(ParameterError):
 class InexpressibleError(ParameterError):
     """The requested kind of filter cannot find some entries of the watch list.
 
-    Remove these entries, or choose another kind of filter.
+    Remove these entries, or choose a different kind of filter.
     """
 
     entries: tuple[str, ...]
-    """The entries of the watch list that the filter cannot find, as text."""
+    """The entries of the watch list that the filter cannot find, as strings."""
 
     def __init__(self, message: str, entries: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -319,7 +320,8 @@ class WatchFileError(SpvFilterError, ValueError):
     path: str
     """Path of the watch list file."""
     problems: tuple[tuple[int, str], ...]
-    """Invalid lines of the file, each as (line number from 1, message). Line 0 stands for the whole file.
+    """Invalid lines in the file, each given as (line number, message). Lines are numbered from 1, and line 0 stands for
+    the whole file.
 
     Reading stops after 1,000 invalid lines, and the last problem says so.
     """
@@ -357,7 +359,7 @@ class VanishedFileError(SourceError):
 class DirectoryInUseError(SpvFilterError):
     """Another scan or export is writing to this directory.
 
-    It may run in this process or in another one. Wait until it has ended, or choose another directory.
+    It may be running in this process or another one. Wait until it has ended, or choose a different directory.
     """
 
 
@@ -391,7 +393,7 @@ class FalseFilterError(SourceError):
 
 
 class IncompleteScanError(SourceError):
-    """A scan ended, but it could not read everything.
+    """A scan has ended, but could not read everything.
 
     It yielded every match that it found before it raised this error. Repair the sources in `problems` and scan again.
     """
@@ -412,9 +414,9 @@ class NodeError(SourceError):
 
 
 class NodeUnreachableError(NodeError):
-    """The connection to the node failed, broke, or timed out.
+    """The connection to the node failed, was lost, or timed out.
 
-    Check that the node runs and that the address and the port are right, then try again.
+    Check that the node is running and that the address and port are right, then try again.
     """
 
 
@@ -428,16 +430,16 @@ class NodeBusyError(NodeError):
 class NodeRefusedError(NodeError):
     """The node refuses to serve this client.
 
-    Causes: a wrong password or cookie (HTTP 401), a forbidden address or method (403), a REST interface that is
-    switched off (404), or a TLS failure. Correct the password or the node's configuration.
+    Possible causes are a wrong password or cookie (HTTP 401), a forbidden address or method (403), a REST interface
+    that is switched off (404), or a TLS failure. Correct the password or the node's configuration.
     """
 
 
 class NodeAnswerError(NodeError):
     """The node's answer is not what the client requested.
 
-    Examples: another block, a wrong merkle root, too many bytes, malformed JSON, or an RPC error. Check that the URL
-    leads to a Bitcoin node.
+    Examples: a different block, a wrong merkle root, too many bytes, malformed JSON, or an RPC error. Check that the
+    URL leads to a Bitcoin node.
     """
 
 
@@ -445,7 +447,7 @@ class NodeRpcError(NodeAnswerError):
     """The node answered an RPC call with an error."""
 
     code: int
-    """The node's error code (Core rpc/protocol.h); 0 if the answer contains no code."""
+    """The node's error code (Core rpc/protocol.h), or 0 if the answer contains no code."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -469,8 +471,8 @@ class NodePrunedError(NodeError):
 class NodeChainError(NodeError):
     """The node's chain changed too fast or too far back.
 
-    Either the chain changed again and again while its blocks were listed, or a reorganization goes back further than
-    the list of known blocks. Scan again.
+    Either the chain kept changing while its blocks were being listed, or a reorganization goes back further than the
+    list of known blocks. Scan again.
     """
 
 
@@ -499,7 +501,7 @@ class ProofError(PeerError):
     """A merkle proof that a peer sent is invalid."""
 
     cause: str
-    """The rule that the proof violates, as a fixed text: a `wire.messages.Flaw`."""
+    """The rule that the proof violates, as a fixed string: a `wire.messages.Flaw`."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -510,7 +512,7 @@ class EnvelopeError(PeerError):
     """The 24-byte header of a P2P message, or a packet of an encrypted connection (BIP-324), is invalid.
 
     A bad magic, length, garbage or tag ends the stream, because the start of the next message is unknown. After a bad
-    command or checksum the stream continues, as in Core.
+    command or checksum, the stream continues, as in Core.
     """
 
     field: str
@@ -535,7 +537,7 @@ class MessageError(PeerError):
     offset: int
     """Offset in the payload, in bytes, at which the malformed field starts."""
     field: str
-    """Name of the malformed field in the protocol's terms."""
+    """Name of the malformed field, in the protocol's terms."""
 
     def __init__(self, message: str, *, command: str, offset: int, field: str) -> None:
         super().__init__(f"{command}: {field} at byte {offset}: {message}")
@@ -548,7 +550,7 @@ class SessionError(PeerError):
     """A P2P session failed: a message out of order, a failed handshake, a timeout or a lost connection."""
 
     cause: str
-    """The rule that the peer violated or the event that ended the session, as a fixed text: a `wire.Cause`."""
+    """The rule that the peer violated or the event that ended the session, as a fixed string: a `wire.Cause`."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -559,7 +561,7 @@ class LieError(PeerError):
     """A peer made a statement that is provably false."""
 
     cause: str
-    """The kind of lie, as a fixed text: a `light.Lie`."""
+    """The kind of lie, as a fixed string: a `light.Lie`."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -577,12 +579,12 @@ class UselessPeerError(PeerError):
 class TxRefusedError(PeerError):
     """Every peer that received a transaction rejected it.
 
-    The client does not broadcast the transaction again, and the transaction no longer counts toward the balance. A
-    peer may have lied and relayed it all the same. To be safe, a second payment must spend one of the same coins.
+    The client does not broadcast the transaction again, and the transaction no longer counts toward the balance. A peer
+    may have lied and relayed it anyway. To be safe, make sure that a second payment spends one of the same coins.
     """
 
     refusals: tuple[tuple[str, str], ...]
-    """The rejections, each as (HOST:PORT, reason)."""
+    """The rejections, each given as (HOST:PORT, reason)."""
 
     def __init__(self, message: str, refusals: tuple[tuple[str, str], ...]) -> None:
         super().__init__(message)
@@ -590,16 +592,18 @@ class TxRefusedError(PeerError):
 
 
 class TxConflictError(ParameterError):
-    """A transaction conflicts with another transaction: both spend at least one common coin.
+    """A transaction conflicts with another one: they have at least one spent coin in common.
 
-    A conflict can also be indirect, through an ancestor. Without confirmations of the other transaction, a
-    replacement that pays a higher fee may still be confirmed.
+    A conflict can also be indirect, through an ancestor. As long as the other transaction is unconfirmed, a replacement
+    that pays a higher fee may still be confirmed.
     """
 
     by: bytes | None
-    """Txid of the other transaction, 32 bytes in wire order; None if the txid is not known."""
+    """Txid of the other transaction, 32 bytes in wire order. None if it is not known."""
     height: int | None
-    """Height of the block that contains the other transaction; None if it is unconfirmed or not known."""
+    """Height of the block that contains the other transaction. None if that is unconfirmed or the height is not
+    known.
+    """
 
     def __init__(self, message: str, by: bytes | None = None, height: int | None = None) -> None:
         super().__init__(message)
@@ -608,18 +612,18 @@ class TxConflictError(ParameterError):
 
     @property
     def by_hex(self) -> str | None:
-        """The field `by` in hex, as block explorers show it; None if there is none."""
+        """The field `by` in hex, as block explorers show it. None if there is none."""
         return None if self.by is None else self.by[::-1].hex()
 
 
 class TxCheckError(ParameterError):
-    """A transaction was not sent, because no block can contain it or all connected peers would refuse it.
+    """A transaction was not sent because no block can contain it or all connected peers would refuse it.
 
     The wallet has not stored it. `LightClient.check` returns the same findings and warnings.
     """
 
     causes: tuple[str, ...]
-    """The faults, most serious first, as values of `store.CheckCause`."""
+    """The problems, most serious first, as values of `store.CheckCause`."""
     can_force: bool
     """True if `broadcast` sends it with `force=True`. False if no block can contain it."""
 
@@ -641,7 +645,7 @@ class HeaderError(PeerError):
     """A sequence of block headers from a peer was rejected, and none of these headers was stored."""
 
     index: int
-    """Position of the rejected header among the headers that were checked together, from 0."""
+    """Index of the rejected header among the headers that were checked together, starting at 0."""
 
     def __init__(self, message: str, *, index: int = 0) -> None:
         super().__init__(message)
@@ -656,11 +660,13 @@ class InvalidHeaderError(HeaderError):
 
 
 class DiscontinuousHeadersError(InvalidHeaderError):
-    """A header does not follow the header before it in the same message."""
+    """A header does not follow the one before it in the same message."""
 
 
 class TargetError(InvalidHeaderError):
-    """The compact bits of a header do not encode a valid target: negative, zero, overflowing, or above the limit."""
+    """The compact bits of a header do not encode a valid target: it is negative, zero, overflowing, or above the
+    limit.
+    """
 
 
 class ProofOfWorkError(InvalidHeaderError):
@@ -676,11 +682,11 @@ class CheckpointError(InvalidHeaderError):
 
 
 class MedianTimeError(InvalidHeaderError):
-    """The time of a header is not above the median of the eleven headers before it."""
+    """The time of a header is not later than the median time of the eleven headers before it."""
 
 
 class TimewarpError(InvalidHeaderError):
-    """A difficulty period starts more than 600 seconds before the end of the previous one (forbidden by BIP-94)."""
+    """A difficulty period starts more than 600 seconds before the end of the previous period. BIP-94 forbids this."""
 
 
 class VersionError(InvalidHeaderError):
@@ -725,7 +731,7 @@ class StoreError(SpvFilterError):
 class StoreLockedError(StoreError):
     """Another process, or another client in this process, has the database open.
 
-    Stop the client that uses the database, or choose another database.
+    Stop the client that is using the database, or choose a different database.
     """
 
 
@@ -738,7 +744,7 @@ class StoreForeignError(StoreError):
 
 
 class StoreCorruptError(StoreError):
-    """The database is damaged: SQLite or a checksum of this package reports an error.
+    """The database is damaged: SQLite or one of this package's checksums reports an error.
 
     Restore a backup, or open the database with `rebuild=True`, which keeps the watch list and searches the chain again.
     """
@@ -798,7 +804,9 @@ class NotConfirmedError(SpvFilterError):
     status: str
     """Final status: "conflicted" (a conflicting transaction is confirmed), "abandoned", "expired" or "refused"."""
     rival: bytes | None
-    """Txid of the confirmed transaction that conflicts with `txid`, 32 bytes in wire order; None without a conflict."""
+    """Txid of the confirmed transaction that conflicts with `txid`, 32 bytes in wire order. None if there is no
+    conflict.
+    """
 
     def __init__(self, txid: bytes, status: str, rival: bytes | None = None) -> None:
         super().__init__(txid, status, rival)
@@ -817,7 +825,7 @@ class NotConfirmedError(SpvFilterError):
 
     @property
     def rival_hex(self) -> str | None:
-        """The field `rival` in hex, as block explorers show it; None if there is none."""
+        """The field `rival` in hex, as block explorers show it. None if there is none."""
         return None if self.rival is None else self.rival[::-1].hex()
 
 
@@ -829,7 +837,7 @@ class RemoteError(SpvFilterError):
 
 
 class RemoteConnectionError(RemoteError):
-    """The Redis server could not be reached, or the connection broke before the answer came.
+    """The Redis server could not be reached, or the connection was lost before the answer arrived.
 
     The server may or may not have executed the operation. Adding a key again is harmless, except in a
     counting filter.
@@ -846,14 +854,14 @@ class RemoteMissingError(RemoteError, LookupError):
 class RemoteExistsError(RemoteError):
     """A filter with this name already exists in Redis.
 
-    Open the existing filter, or choose another name.
+    Open the existing filter, or choose a different name.
     """
 
 
 class RemoteTypeError(RemoteError):
     """A Redis key that the filter needs contains a value of a different type.
 
-    Another program uses this key: choose another name for the filter.
+    Another program uses this key, so choose a different name for the filter.
     """
 
 
@@ -890,7 +898,7 @@ class BackendWarning(SpvFilterWarning, RuntimeWarning):
 class CapacityWarning(SpvFilterWarning):
     """A filter contains as many keys as it was made for.
 
-    Every key added now raises the false-positive rate above the rate that the filter was made for.
+    Each key added from now on raises the false-positive rate above the rate that the filter was made for.
     """
 
 
@@ -907,7 +915,7 @@ class FpRateWarning(SpvFilterWarning):
 
 
 class WalletFileWarning(SpvFilterWarning):
-    """Part of a wallet file, such as the private keys, was left out.
+    """Part of a wallet file, such as the private keys, was not read.
 
     Private keys are never kept. Anyone who can read the file can spend the coins, so keep it in a safe place.
     """
@@ -955,7 +963,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 def remedy(extra: str) -> str:
     """Say how to install the packages of an extra.
 
-    The command names the packages themselves, so it works in a clone, for a wheel and in a container alike.
+    The command names the packages themselves, so it works in a clone, with a wheel, and in a container.
     """
     quoted = " ".join(f'"{each}"' for each in EXTRAS[extra])
     return f"run `python -m pip install {quoted}` (extra `{extra}`)"
