@@ -279,8 +279,7 @@ class Regtest:
     def double_spend(
         self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False, keys: Iterable[bytes] = ()
     ) -> bytes:
-        """Replace a transaction in the mempool with a new one to the miner that spends the same coins, and return its
-        txid.
+        """Replace a transaction in the mempool with a payment of its coins to the miner, and return the new txid.
 
         Args:
             txid: Txid of the transaction to double-spend, 32 bytes in wire order or 64 hex digits.
