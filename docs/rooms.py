@@ -69,7 +69,7 @@ def _analyzed(module: str) -> ModuleAnalyzer:
 
 
 class Code:
-    """A default value that a signature shows as this text."""
+    """A default value that a signature shows as this string."""
 
     def __init__(self, text: str) -> None:
         self._text = text
