@@ -664,9 +664,7 @@ class DiscontinuousHeadersError(InvalidHeaderError):
 
 
 class TargetError(InvalidHeaderError):
-    """The compact bits of a header do not encode a valid target: it is negative, zero, overflowing, or above the
-    limit.
-    """
+    """The compact bits of a header encode no valid target: it is negative, zero, overflowing, or above the limit."""
 
 
 class ProofOfWorkError(InvalidHeaderError):

@@ -135,8 +135,9 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unknown option{shown and ' '}{shown}{': did you mean ' + ' '.join(near) + '?' if near else ''}")
 
     def _meant(self, option: str) -> str | None:
-        """Return the option that the user probably meant by an unknown one, or None. `--mempool false` means
-        `--no-mempool`.
+        """Return the option that the user probably meant by an unknown one, or None.
+
+        `--mempool false` means `--no-mempool`.
         """
         known, opposite = self._option_string_actions, f"--no-{option[2:]}"
         return opposite if opposite in known else nearest(option, known, 0.8)
@@ -390,8 +391,9 @@ def watch_list(
 
 
 def _name_birthday(wallet: WalletFile, option: str) -> None:
-    """Print the birthday in a wallet file, and the option that sets it. It is not used by itself: the file may be
-    wrong.
+    """Print the birthday in a wallet file, and the option that sets it.
+
+    It is not used by itself: the file may be wrong.
     """
     if wallet.birthday is not None:
         # the clocks of wallets and of miners differ, so the day before is safe

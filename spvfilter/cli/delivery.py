@@ -15,8 +15,7 @@ _MOST_NAMED = 3
 
 
 async def deliver(client: LightClient, tell: Callable[[str], None], besides: Collection[bytes] = ()) -> None:
-    """Wait until a node has requested or knows each of the wallet's pending transactions, for at most `DELIVER_S`
-    seconds.
+    """Wait up to `DELIVER_S` seconds until a node has requested or knows each of the wallet's pending transactions.
 
     Args:
         client: The client.

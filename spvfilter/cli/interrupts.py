@@ -146,8 +146,9 @@ class _Nudger:
 
 
 async def terminable(work: Coroutine[object, object, int]) -> int:
-    """Run `work` and return its exit code. SIGTERM cancels it, with exit code 143; a second SIGTERM kills the
-    process.
+    """Run `work` and return its exit code.
+
+    SIGTERM cancels it, with exit code 143; a second SIGTERM kills the process.
     """
     task, told = asyncio.current_task(), asyncio.Event()
     assert task is not None

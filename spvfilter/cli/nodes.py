@@ -232,8 +232,9 @@ class PeerMessages:
 
 
 def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
-    """Return the error for a database that another process has open. It includes that process's command line if
-    known.
+    """Return the error for a database that another process has open.
+
+    It includes that process's command line if known.
     """
     process = _holder(db)
     if process is None or process == os.getpid():

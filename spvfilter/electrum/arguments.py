@@ -66,8 +66,9 @@ def txid(value: object) -> bytes:
 
 
 def natural(value: object, name: str) -> int:
-    """Return a nonnegative number, which may be given as a string, as in ElectrumX. Raises RpcError if it is
-    malformed.
+    """Return a nonnegative number, which may be given as a string, as in ElectrumX.
+
+    Raises RpcError if it is malformed.
     """
     number = value
     if isinstance(value, str) and len(value) <= _MAX_DIGITS:
@@ -101,8 +102,9 @@ def raw_transaction(value: object) -> bytes:
 
 
 def package(value: object) -> tuple[bytes, ...]:
-    """Return the bytes of a package's transactions. Raises RpcError if there are too few or too many, or one of them is
-    malformed.
+    """Return the bytes of a package's transactions.
+
+    Raises RpcError if there are too few or too many, or one of them is malformed.
     """
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_PACKAGE:
         raise RpcError(RpcCode.BAD_REQUEST, f"expected a list of 1 to {_MAX_PACKAGE} transactions in hex")

@@ -14,8 +14,9 @@ _COPIES = 3
 
 
 class FairShare:
-    """A number of permits for which sessions wait. Hosts take turns, and a single host gets only some of the
-    permits.
+    """A number of permits for which sessions wait.
+
+    Hosts take turns, and a single host gets only some of the permits.
     """
 
     def __init__(self, permits: int, host_permits: int) -> None:

@@ -349,8 +349,9 @@ class ElectrumConnection:
                 await self._send(encoded, turn)
 
     async def _send(self, message: bytes, turn: _Turn) -> None:
-        """Send a message. If it is large, wait until all of it has been sent. Raises TimeoutError if nobody reads
-        it.
+        """Send a message.
+
+        If it is large, wait until all of it has been sent. Raises TimeoutError if nobody reads it.
         """
         self._writer.write(message + b"\n")
         del message

@@ -217,9 +217,7 @@ class Histories:
         return self._statuses[script_hash]
 
     def balance(self, script_hash: str) -> Row:
-        """Return the balance of a script in satoshi: the confirmed balance, and how unconfirmed transactions change
-        it.
-        """
+        """Return a script's balance in satoshi: the confirmed balance, and how unconfirmed transactions change it."""
         confirmed = unconfirmed = 0
         for txid, effects in self._effects(script_hash).items():
             change = sum(-effect.value if effect.is_spend else effect.value for effect in effects)

@@ -361,8 +361,9 @@ class ElectrumSession:
         return FindTransaction(txid, found)
 
     def _prove(self, txid: bytes, tx: TxProof, height: int, proved: Callable[[int, bytes], Answer]) -> Answer:
-        """Call `proved` with the position and the branch of a transaction. If the branch is not stored, fetch it
-        first.
+        """Call `proved` with the position and the branch of a transaction.
+
+        If the branch is not stored, fetch it first.
         """
         branch, position = tx.branch, tx.position or 0
         if (

@@ -309,8 +309,9 @@ class Regtest:
         return copied_inputs(tx, [self.mempool.coin_of(outpoint) for outpoint in tx.inputs])
 
     def _replacement(self, tx: Transaction, build: Callable[[int], bytes], size: int) -> bytes:
-        """Build the replacement for a transaction with the lowest possible fee. `size` is its approximate virtual
-        size.
+        """Build the replacement for a transaction with the lowest possible fee.
+
+        `size` is its approximate virtual size.
         """
         family = self.mempool.family(tx.txid)
         while True:

@@ -467,9 +467,7 @@ class Responder:
 
 
 def _has_work(header: Header) -> bool:
-    """Return True if the hash of a header meets the target that the header claims, and this target is not above
-    regtest's limit.
-    """
+    """Return True if the hash of a header meets the header's target, which is not above regtest's limit."""
     return int.from_bytes(header.hash, "little") <= target(header.bits) <= target(REGTEST.pow_limit_bits)
 
 

@@ -397,9 +397,7 @@ class FullNode:
 
 
 def _missing_above(info: ChainInfo, last: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the heights above the tip, up to `last` or, if the node is far behind its best header, up to that
-    header.
-    """
+    """Return the heights above the tip up to `last`, or up to the node's best header if the node is far behind it."""
     if last is None and (info.is_initial_download or info.headers > info.height + _BEHIND):
         last = info.headers
     return () if last is None or last <= info.height else ((info.height + 1, last),)

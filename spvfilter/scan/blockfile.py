@@ -215,9 +215,7 @@ def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterato
 
 
 def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:
-    """Return the offset of the next magic after `start`, or the file's size if there is none, and whether only zeros
-    precede it.
-    """
+    """Return the offset of the next magic after `start`, or else the file's size, and whether only zeros precede it."""
     at, chunk, zeros, found, size = start, _SMALL_CHUNK, True, -1, file.size
     while at < size and found < 0:
         data = file.at(at, chunk)

@@ -112,8 +112,9 @@ class Calls:
                 future.release()
 
     async def _result(self, future: Any, are_there: Callable[[], Awaitable[bool]] | None) -> object:
-        """Wait for the result of a future as long as the workers that may compute it are connected. Raises
-        LostError.
+        """Wait for the result of a future as long as the workers that may compute it are connected.
+
+        Raises LostError.
         """
         if are_there is None:
             return await self._value(future)
@@ -128,8 +129,9 @@ class Calls:
             waiting.cancel()
 
     async def _value(self, future: Any) -> object:
-        """Return the result of a future. The task that waits for it is never cancelled: it ends when the future is
-        released.
+        """Return the result of a future.
+
+        The task that waits for it is never cancelled: it ends when the future is released.
 
         A client combines several gathers into one. Cancelling that gather would also cancel later ones.
         """
@@ -208,9 +210,7 @@ def scheduler_is_there() -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Raise ParameterError if an address has no port, because the client would then leave unfinished coroutines
-    behind.
-    """
+    """Raise ParameterError if an address has no port, because the client would leave unfinished coroutines behind."""
     from distributed.comm.addressing import parse_address, parse_host_port
 
     try:

@@ -259,8 +259,9 @@ class PartScan:
             self._watch.advance()
 
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
-        """Advance the keychain windows past the scripts that the hits use, and return True if a window moved. Windows
-        that moved are then widened again.
+        """Advance the keychain windows past the scripts that the hits use, and return True if a window moved.
+
+        Windows that moved are then widened again.
         """
         if not self._watch.keychains:
             return False

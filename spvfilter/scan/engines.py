@@ -228,8 +228,9 @@ class Processes(Engine):
         return self._pool
 
     async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
-        """End a pool only once, because its tasks all fail together. Write the table to a file if the compiled list was
-        replaced.
+        """End a pool only once, because its tasks all fail together.
+
+        Write the table to a file if the compiled list was replaced.
 
         Raises SourceError if the list was changed in place: reading a part of it that is gone would also kill this
         process.
@@ -271,8 +272,9 @@ def _written(descriptor: int, name: str, table: WatchTable) -> ImagePlace:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Return a context manager that blocks SIGINT. Processes that start inside the context never see the signal. This
-    process receives it when the context ends.
+    """Return a context manager that blocks SIGINT.
+
+    Processes that start inside the context never see the signal. This process receives it when the context ends.
     """
     if sys.platform == "win32":  # Windows has no signal masks: the processes ignore SIGINT once they run
         yield

@@ -51,8 +51,9 @@ class ExportTask(PartTask):
         return self.directory / table / heights_folder(self.part) / f"{self.key[:_KEY_BYTES].hex()}.parquet"
 
     def staged_path(self, table: str) -> Path:
-        """Return the path to which the task writes a table. The file is moved to `table_path` when all parts are
-        done.
+        """Return the path to which the task writes a table.
+
+        The file is moved to `table_path` when all parts are done.
         """
         return self.path.with_suffix(f".{table}.parquet")
 

@@ -216,8 +216,9 @@ class _Reader(Readable):
         return []
 
     def close(self) -> None:
-        """Cancel the requests that threads are waiting for. The threads get a SourceError. Call this in the event
-        loop.
+        """Cancel the requests that threads are waiting for.
+
+        The threads get a SourceError. Call this in the event loop.
         """
         self._closing = True
         for task in self._asked:

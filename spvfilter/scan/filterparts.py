@@ -136,8 +136,9 @@ async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[
 
 
 async def _built(calls: Calls, part: Part) -> FilterPart:
-    """Have any worker build the filters of one part, and return them. Raises SourceError if no worker can build
-    them.
+    """Have any worker build the filters of one part, and return them.
+
+    Raises SourceError if no worker can build them.
     """
     why: Exception | None = None
     for _ in range(ATTEMPTS):

@@ -135,8 +135,9 @@ def continued_plan(
 
 
 def _report(settled: Sequence[FinishedPart], rest: ScanReport, span: BlockSpan, *, reads_undo: bool) -> ScanReport:
-    """Return the report for a plan of finished parts and the blocks after them. `rest` is the report for those
-    blocks.
+    """Return the report for a plan of finished parts and the blocks after them.
+
+    `rest` is the report for those blocks.
     """
     last = rest.heights.found[-1][1] if rest.heights.found else settled[-1].last
     lacking = [

@@ -92,8 +92,7 @@ class _Kept:
         del self._hashes[(last + 1 - self._first) * HASH_SIZE :]
 
     async def fork(self, node: FullNode, tip: int) -> int:
-        """Return the greatest height at which the node's chain contains the kept block, or one below the first kept
-        height.
+        """Return the greatest height at which the node's chain contains the kept block, or one below the first.
 
         Raises NodeChainError if the chain changed below the kept blocks.
         """

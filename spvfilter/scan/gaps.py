@@ -162,8 +162,9 @@ def joined(ranges: Iterable[Heights]) -> list[Heights]:
 
 
 def gaps_between(found: list[Heights], to_height: int | None = None, from_height: int | None = None) -> list[Heights]:
-    """Return the heights that the joined ranges `found` lack between `from_height` and `to_height`. If a limit is None,
-    the first or last found height takes its place.
+    """Return the heights that the joined ranges `found` lack between `from_height` and `to_height`.
+
+    If a limit is None, the first or last found height takes its place.
 
     The genesis block never counts as missing, because its coin cannot be spent.
     """

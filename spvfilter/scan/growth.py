@@ -10,8 +10,7 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class WatchGrowth:
-    """Counts the scripts that the list began to watch during a scan, and the outpoints learned from searching blocks
-    again.
+    """Counts newly watched scripts during a scan, and the outpoints learned from searching blocks again.
 
     A block must be searched again until it has been searched with all of these. Before the scan, the windows are
     widened to twice their lookahead, so blocks are searched again only if a use moves a window beyond that.

@@ -286,9 +286,7 @@ class RowForm:
         return column_lines(form, csv_columns(self.names), layouts, columns)
 
     def _with_owners(self, items: list[_Item], owners: list[_Item]) -> list[_Item]:
-        """Return one item for each column in the order of the file, given the kernel columns' items and the owner
-        columns' items.
-        """
+        """Return one item for each column of the file in order, given those of the kernel and those of the owners."""
         return [*items[:_OWNERS_AT], *owners, *items[_OWNERS_AT:]]
 
 
@@ -353,8 +351,9 @@ def _table(pa: Any, columns: Columns, form: RowForm, schema: Any) -> Any:
 
 
 def _array(pa: Any, name: str, column: ColumnBuffers, kind: Any) -> Any:
-    """Return a column as an Arrow array. Times are in seconds, and bytes become hex strings if `kind` asks for
-    strings.
+    """Return a column as an Arrow array.
+
+    Times are in seconds, and bytes become hex strings if `kind` asks for strings.
     """
     layout = layout_of(name)
     if name == "items.block_time":

@@ -157,16 +157,18 @@ class Matcher:
                 yield each
 
     def _lock(self) -> asyncio.Lock:
-        """Return the lock for the running event loop. A program may use a matcher in several loops, one after
-        another.
+        """Return the lock for the running event loop.
+
+        A program may use a matcher in several loops, one after another.
         """
         if self._loop is not (loop := asyncio.get_running_loop()):
             self._loop, self._learning = loop, asyncio.Lock()
         return self._learning
 
     async def _accept(self, tx: bytes, hits: list[Hit], found: Found = frozenset()) -> list[Match]:
-        """Learn the hits of a transaction and return their matches. A thread derives scripts, and processes large
-        numbers of hits.
+        """Learn the hits of a transaction and return their matches.
+
+        A thread derives scripts, and processes large numbers of hits.
 
         The transaction is scanned again if the watch list has changed. The hits in `found` are then ignored.
         """

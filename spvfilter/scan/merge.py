@@ -55,8 +55,9 @@ def columns_of(*, has_accounts: bool) -> tuple[str, ...]:
 
 
 def csv_columns(columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of these columns in CSV. Each column of Unix times is followed by one of the same times as
-    text.
+    """Return the names of these columns in CSV.
+
+    Each column of Unix times is followed by one of the same times as text.
     """
     return tuple(name for each in columns for name in ((each, UTC[each]) if each in UTC else (each,)))
 

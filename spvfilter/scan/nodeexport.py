@@ -207,8 +207,7 @@ class NodeExport:
         parts.append(FinishedPart.of(rows, len(parts), self.plan.network.name, following))
 
     async def _fork(self, known: KnownBlocks) -> int:
-        """Return the height of the last known block that is in the node's chain, or one below the first if there is
-        none.
+        """Return the height of the last known block in the node's chain, or one below the first if there is none.
 
         If the node's chain is merely shorter, the last known block stays: the node may be reindexing.
         """
@@ -344,9 +343,7 @@ class NodeExport:
         return replace(found, gaps=tuple(gaps), begins_late=await self._begins_late(found.found[0][0]))
 
     async def _begins_late(self, first: int) -> bool:
-        """Return True if the range begins at a time, and the node lacks a block within the range below the first
-        one.
-        """
+        """Return True if the range begins at a time, and the node lacks a block of the range below the first one."""
         span = self.blocks.span
         if span.from_time is None or first in (0, span.from_height):
             return False

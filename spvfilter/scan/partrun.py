@@ -85,8 +85,9 @@ class PartRun:
     async def opened(
         self, engine: Engine | None, *, is_continued: bool = False
     ) -> AsyncIterator[tuple[Engine, Manifest]]:
-        """Return a context manager that locks the directory. Its value consists of the engine and the directory's
-        manifest.
+        """Return a context manager that locks the directory.
+
+        Its value consists of the engine and the directory's manifest.
 
         With `is_continued`, the plan is known to contain the blocks of the last run, so they are not compared.
 
@@ -111,8 +112,9 @@ class PartRun:
                     await chosen.aclose()
 
     async def begin(self) -> None:
-        """Write the manifest into a new directory, before anything else is written. Raises the same errors as
-        `opened`.
+        """Write the manifest into a new directory, before anything else is written.
+
+        Raises the same errors as `opened`.
         """
         with self.parts.locked():
             await to_its_end(self.parts.opened, self._wanted)

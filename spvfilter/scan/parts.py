@@ -99,8 +99,9 @@ class PartBlocks(FileBlocks):
         return self._undo.get(ref.hash)
 
     def find_other_undo(self, ref: BlockRef, tried: Collection[UndoPlace]) -> UndoPlace | None:
-        """Return another undo record for a block, after the records `tried` turned out to belong to other blocks. The
-        records of other blocks do not change.
+        """Return another undo record for a block, after the records `tried` turned out to belong to other blocks.
+
+        The records of other blocks do not change.
         """
         again, alone = self._again.get(ref.file), _alone(ref)
         if again is None:

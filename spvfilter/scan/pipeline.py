@@ -82,8 +82,9 @@ class Pipeline(Generic[B, R]):
                     yield result
 
     async def in_thread(self, call: Callable[..., T], *args: object) -> T:
-        """Call a function in one of the threads and return its result. Use this only after the last result, because the
-        threads are busy until then.
+        """Call a function in one of the threads and return its result.
+
+        Use this only after the last result, because the threads are busy until then.
         """
         return await self._loop.run_in_executor(self._threads, call, *args)
 

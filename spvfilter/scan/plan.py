@@ -176,8 +176,7 @@ class Plan:
         part_size: int = PART_SIZE,
         directory: str | os.PathLike[str] | None = None,
     ) -> Plan:
-        """Make a plan of the blocks in files: read their headers, put the blocks in chain order, and cut them into
-        parts.
+        """Plan the blocks in files: read their headers, put the blocks in chain order, and cut them into parts.
 
         The headers of several files are read at the same time. A plan takes 73 bytes of memory for each block, and less
         than 100 during planning.

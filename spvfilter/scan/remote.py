@@ -263,8 +263,7 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
 
 
 def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
-    """Return the descriptor of an in-memory file that contains some ranges (offset, size) of a remote file, at the same
-    offsets.
+    """Return the descriptor of an in-memory file that contains these ranges (offset, size) of a remote file.
 
     Bytes past the end of the remote file are omitted. Raises OSError or RemoteFileError.
     """

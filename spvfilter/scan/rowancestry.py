@@ -200,9 +200,7 @@ def _up_to_a_fork(parents: array[int], forks: dict[int, tuple[_Tip, bytes]], row
 
 
 def _first_height(rows: Rows, branch: array[int], network: Network) -> int | None:
-    """Return the height of a branch's first block: 0 for the genesis block, or counted from a block that contains its
-    height.
-    """
+    """Return the height of a branch's first block: 0 for genesis, or counted from a block that contains its height."""
     if rows.hash(branch[0]) == network.genesis_hash:
         return 0
     for depth, row in enumerate(branch):

@@ -214,8 +214,9 @@ class Scan(Generic[T]):
         check: bool = False,
         undo: list[Place | None] | None = None,
     ) -> list[bytes] | None:
-        """Return the packed hits of each block, found in a single kernel call. The result is None if a block or an undo
-        record is unreadable or malformed.
+        """Return the packed hits of each block, found in a single kernel call.
+
+        The result is None if a block or an undo record is unreadable or malformed.
         """
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
@@ -347,8 +348,9 @@ class Scan(Generic[T]):
                 result.hits = _scanned(self._watch.table, result.raw, found, result.record)
 
     def _judge_gone(self) -> None:
-        """Report blocks whose files have disappeared since they were listed. They count as pruned if they lie below all
-        others.
+        """Report blocks whose files have disappeared since they were listed.
+
+        They count as pruned if they lie below all others.
         """
         files = {block.ref.file for _, block in self._gone}
         left = [block.height for block in self._scanned if block.ref.file not in files and block.height is not None]
@@ -361,9 +363,7 @@ class Scan(Generic[T]):
         self._report.heights = replace(found, found=tuple(without(found.found, self._report.pruned)))
 
     def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[bytes] | None:
-        """Return, for each block, the spends of outpoints that were learned after its scan began, or None if none were
-        learned.
-        """
+        """Return each block's spends of outpoints that were learned after its scan began, or None if none were."""
         if batch.after.next is None:
             return None
         blind = [result for result in batch.results if not result.block.by_undo]
@@ -377,8 +377,9 @@ class Scan(Generic[T]):
         return [b"" if result.block.by_undo else next(hits) for result in batch.results]
 
     def _late_hits_of(self, result: _Result, late: WatchTable) -> bytes:
-        """Return the spends in one block of outpoints that were learned after its scan began. This is used for a batch
-        in which a block is unreadable.
+        """Return the spends in one block of outpoints that were learned after its scan began.
+
+        This is used for a batch in which a block is unreadable.
         """
         try:
             return (

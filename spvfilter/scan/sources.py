@@ -224,8 +224,7 @@ class Readable(ABC):
         """Describe the place of a block to the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """Return a context manager that opens the block files, and whose value is the list of the blocks' places in
-        them.
+        """Return a context manager that opens the block files, and whose value is the list of the blocks' places.
 
         The value is None if the blocks must be read with `read`. If a block cannot be read at its place, call `read`,
         which raises the error.
@@ -233,8 +232,7 @@ class Readable(ABC):
         return nullcontext()
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """Return a context manager that opens undo files, and whose value is the list of the places of the blocks'
-        records.
+        """Return a context manager that opens undo files, and whose value is the list of the records' places.
 
         The value is None if no block has an undo record.
         """
@@ -469,8 +467,9 @@ class BlockFiles(FileBlocks, BlockSource):
 
     @property
     def assumed(self) -> int:
-        """Number of files with a single block that does not reveal its network. Known once the blocks have been
-        listed.
+        """Number of files with a single block that does not reveal its network.
+
+        Known once the blocks have been listed.
         """
         return sum(file.is_assumed for file in self._files)
 

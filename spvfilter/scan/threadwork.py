@@ -45,8 +45,9 @@ async def stoppable(
 
 
 async def _result(working: asyncio.Future[_T], stop: Callable[[], None]) -> _T:
-    """Return the result of work in a thread. If the task is cancelled, it calls `stop` and waits until the work
-    ends.
+    """Return the result of work in a thread.
+
+    If the task is cancelled, it calls `stop` and waits until the work ends.
     """
     try:
         return await asyncio.shield(working)

@@ -77,8 +77,9 @@ class EntryTotals:
         return EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
 
     def lines(self, watch: WatchList) -> Iterator[bytes]:
-        """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders the totals of
-        scripts.
+        """Yield the totals as lines of CSV, in the order of the watch list.
+
+        The kernel renders the totals of scripts.
         """
         network = watch.network
         of_network = network.p2pkh_version, network.p2sh_version, network.hrp

@@ -127,8 +127,9 @@ class _Remembered:
                 self._leaving.popleft()
 
     def keep(self, tx: _Tx) -> None:
-        """Remember a transaction whose outpoints are in the index. Drop the oldest transactions if the limit is
-        exceeded.
+        """Remember a transaction whose outpoints are in the index.
+
+        Drop the oldest transactions if the limit is exceeded.
         """
         self._txs.append(tx)
         self._left -= _size(tx)

@@ -140,8 +140,9 @@ def _error(problem: str, at: int) -> FormatError:
 
 
 def _tx_of(text: bytes) -> tuple[bytes, str | None]:
-    """Return the transaction in a line, or a sentence that says what is wrong. The sentence does not repeat the
-    line.
+    """Return the transaction in a line, or a sentence that says what is wrong.
+
+    The sentence does not repeat the line.
     """
     if text.startswith(b"{"):
         try:

@@ -224,8 +224,9 @@ def _planned(
 
 
 def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:
-    """Return the heights, from the first wanted block to the last, that no part has. The genesis block never counts as
-    missing.
+    """Return the heights, from the first wanted block to the last, that no part has.
+
+    The genesis block never counts as missing.
     """
     have = list(_ranges(plan.parts))
     if not have:

@@ -59,8 +59,9 @@ def other_magic(head: bytes) -> str | None:
 
 
 def contradiction(raw: bytes, network: Network) -> str | None:
-    """Say why a raw block does not belong to a network. Return None if nothing contradicts it. The first 80 bytes
-    suffice.
+    """Say why a raw block does not belong to a network.
+
+    Return None if nothing contradicts it. The first 80 bytes suffice.
     """
     owner = Network.of_magic(raw[:4], network)
     if owner is not None:  # no block has a magic as its version

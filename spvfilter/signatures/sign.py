@@ -73,9 +73,7 @@ class KeyRing:
         return _der(_curve().sign_ecdsa(_found(self._secrets, _compressed(key)), digest)) + bytes((SIGHASH_ALL,))
 
     def schnorr(self, output_key: bytes, digest: bytes) -> bytes:
-        """Sign a hash for a taproot output key, which is a public key, either as it is or tweaked without scripts
-        (BIP-86).
-        """
+        """Sign a hash for a taproot output key: a public key, either as it is or tweaked without scripts (BIP-86)."""
         return _curve().sign_schnorr(_found(self._tweaked, output_key), digest)
 
 

@@ -125,8 +125,9 @@ class EventRows:
         return self._log
 
     def verify(self) -> None:
-        """Raise StoreCorruptError unless the last row is consistent with the range. Sums of rows are checked
-        elsewhere.
+        """Raise StoreCorruptError unless the last row is consistent with the range.
+
+        Sums of rows are checked elsewhere.
         """
         try:
             log = EventLog.parse(self._rows.meta(_NAME))

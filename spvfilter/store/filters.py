@@ -201,8 +201,9 @@ class CompactFilterRows:
         self._state, self._read = state, None
 
     def cut(self, height: int) -> None:
-        """Delete the filter hashes above a height, within a transaction. Raises ParameterError if the height is below
-        -1.
+        """Delete the filter hashes above a height, within a transaction.
+
+        Raises ParameterError if the height is below -1.
         """
         if height < self.height:
             self.write(CompactFilterBatch(fork=height))

@@ -384,8 +384,9 @@ class KeychainRows:
             self._rows.insert("revealed", (identity, *after))
 
     def revealed_by(self, scripts: Iterable[bytes]) -> int:
-        """Return the index after a keychain's last revealed one, or 0. The keychain is identified by its scripts at
-        index 0, so this also works after it has been removed.
+        """Return the index after a keychain's last revealed one, or 0.
+
+        The keychain is identified by its scripts at index 0, so this also works after it has been removed.
         """
         query = "SELECT next FROM revealed WHERE keychain = ?"
         row = self._db.execute(query, (identity_of(scripts),)).fetchone()

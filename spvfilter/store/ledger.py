@@ -146,9 +146,11 @@ class StoredTx(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Sort key of the transaction in the history. Transactions in blocks are sorted by height and position. Open
-        ones come after them, in the order in which they were first seen. A transaction that ended without being
-        confirmed comes right after the block that was the tip when it was first seen.
+        """Sort key of the transaction in the history.
+
+        Transactions in blocks are sorted by height and position. Open ones come after them, in the order in which they
+        were first seen. A transaction that ended without being confirmed comes right after the block that was the tip
+        when it was first seen.
         """
         if not self.is_listed:
             return WAITING_PLACE if self.status is TxStatus.WAITING and self.hits else NOT_LISTED

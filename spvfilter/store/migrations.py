@@ -131,8 +131,9 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
     own = {txid for txid, row in known.items() if row["own"]}
 
     def by_broadcast(row: Row) -> tuple[object, ...]:
-        """Return the sort key of a broadcast. Version 6 sometimes gave equal numbers; then a transaction that a foreign
-        one replaced comes last.
+        """Return the sort key of a broadcast.
+
+        Version 6 sometimes gave equal numbers; then a transaction that a foreign one replaced comes last.
         """
         return row["own"], row["status"] == "pending", row["rival"] not in own, row["seen"] or 0, row["txid"]
 

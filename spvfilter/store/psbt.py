@@ -272,8 +272,9 @@ def _spendings(
 
 
 def _silent_spend(checked: Checked, network: Network, row: int, name: str) -> SilentSpend | None:
-    """Return what is needed to spend a silent payment, or None if the entry is not one. `name` is its keychain's
-    name.
+    """Return what is needed to spend a silent payment, or None if the entry is not one.
+
+    `name` is its keychain's name.
     """
     for _, tweak, _ in checked("sp_outputs", "FROM sp_outputs WHERE entry = ?", (row,)):
         where = "FROM sp_keys WHERE keychain IN (SELECT id FROM keychains WHERE name = ?)"

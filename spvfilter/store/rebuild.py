@@ -63,8 +63,9 @@ class Salvage(NamedTuple):
 
 
 def salvage(file: Path, network: Network) -> Salvage:
-    """Read the undamaged rows of the watch list and the named values. The result is empty if the file is not a
-    database.
+    """Read the undamaged rows of the watch list and the named values.
+
+    The result is empty if the file is not a database.
 
     Raises StoreForeignError if the database belongs to another program or network, and StoreLockedError or
     StoreReadOnlyError if it cannot be read.
@@ -131,9 +132,7 @@ def _is_sound(key: str, value: bytes) -> bool:
 
 
 def _last_event(file: Path, meta: dict[str, bytes]) -> int:
-    """Return the number of the last event, or a higher one, because a program that stored a number must not see it
-    reused.
-    """
+    """Return the number of the last event, or a higher one: a program that stored a number must not see it reused."""
     if "events" in meta:
         with suppress(FormatError):
             return EventLog.parse(meta["events"]).last
@@ -184,8 +183,9 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def beside(file: Path) -> Path:
-    """Return the path for the new database, after removing files that an interrupted rebuild left. Raises
-    StoreError.
+    """Return the path for the new database, after removing files that an interrupted rebuild left.
+
+    Raises StoreError.
     """
     made = file.with_name(f"{file.name}.rebuilt")
     with translated(made):

@@ -228,9 +228,7 @@ class Searched:
         self._fresh = BlockRange(first, last)
 
     def cut(self, height: int) -> None:
-        """Forget that blocks above a height were searched, because they were disconnected or their result is in
-        doubt.
-        """
+        """Forget that blocks above a height were searched: they were disconnected, or their result is in doubt."""
         self._set(EntryGroup(first, cut(ranges, height)) for first, ranges in self.groups())
 
     def again(self, height: int, cursor: int) -> None:

@@ -275,8 +275,9 @@ class MarkedRows:
         self.set_meta("sums", self._all_sums())
 
     def check_unchanged(self) -> None:
-        """Raise StoreLockedError if another process has written the file despite the lock. Call this within a
-        transaction.
+        """Raise StoreLockedError if another process has written the file despite the lock.
+
+        Call this within a transaction.
         """
         if self.meta("sums") != self._all_sums():
             raise StoreLockedError(f"{self._path}: another process has changed it in the meantime")

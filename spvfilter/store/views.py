@@ -414,9 +414,7 @@ class Views:
             return is_script_used(self._checked, script)
 
     def _of_keychain(self, keychain: str) -> tuple[list[int], int | None]:
-        """Return the row ids of the keychains with this name or label, and the id of their account if they share
-        one.
-        """
+        """Return the row ids of the keychains with this name or label, and the id of their account if they share it."""
         rows = chosen(self._checked, keychain)
         owners = {row[7] for row in rows}
         return [row[0] for row in rows], owners.pop() if len(owners) == 1 else None
@@ -777,8 +775,7 @@ class Views:
             return psbts.psbt_of(self._checked, self._network, tx, previous)
 
     def effects(self, txids: Iterable[bytes | str] | None = None) -> Snapshot[TxEffects]:
-        """Return the transactions that count toward the balance, with the wallet's outputs that each creates and
-        spends.
+        """Return the transactions that count, with the wallet's outputs that each creates and spends.
 
         A program can compute the history of any script from them. Outputs of the genesis block are omitted, because
         they cannot be spent.

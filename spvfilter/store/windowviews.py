@@ -58,9 +58,10 @@ class KeychainStatus:
 def keychains_of(
     checked: Checked, network: Network, name: str | None = None, account: int | None = None
 ) -> list[KeychainStatus]:
-    """Return the keychains in the order in which they were added. With `name`, only the keychains that `chosen` returns
-    are included. With `account`, only keychains of the account with this id are included. Raises StoreCorruptError, and
-    ParameterError if no keychain has the name.
+    """Return the keychains in the order in which they were added.
+
+    With `name`, only the keychains that `chosen` returns are included. With `account`, only keychains of the account
+    with this id are included. Raises StoreCorruptError, and ParameterError if no keychain has the name.
     """
     rows = _keychains(checked, name, account)
     names = _account_names(checked, {row[7] for row in rows} - {None})
@@ -339,8 +340,9 @@ def _address_of(scripts: Iterable[bytes], network: Network) -> str | None:
 
 
 def _keychains(checked: Checked, name: str | None, account: int | None) -> list[tuple[Any, ...]]:
-    """Return the rows of the keychains with this name and account. None means any. Raises the same errors as
-    `chosen`.
+    """Return the rows of the keychains with this name and account.
+
+    None means any. Raises the same errors as `chosen`.
     """
     if name is not None:
         found = chosen(checked, name)
@@ -428,8 +430,9 @@ class EntryPlaces:
         self._names: dict[int, str | None] = {}
 
     def find(self, entry: int) -> tuple[str | None, int | None]:
-        """Return the name of the keychain that contains an entry, and the entry's index in it. If several keychains
-        contain the entry, the first one wins. Returns (None, None) if it belongs to none.
+        """Return the name of the keychain that contains an entry, and the entry's index in it.
+
+        If several keychains contain the entry, the first one wins. Returns (None, None) if it belongs to none.
         """
         owners = self.owners(entry)
         if not owners:

@@ -252,7 +252,7 @@ def test_a_descriptor_without_the_extra_keeps_its_window(tmp_path: Path, monkeyp
     again = joined(path, WatchList(REGTEST))
     assert facts(again) == facts(watch)
     again.keychains[0].use(20)
-    with pytest.raises(KeychainError, match=r"cannot be derived: .*extra `descriptors`"):
+    with pytest.raises(KeychainError, match=r"cannot derive the script at index 23, .*extra `descriptors`"):
         again.advance()
 
 

@@ -452,9 +452,7 @@ def _check(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
-    """Return a function that returns a byte for each line of a batch: 1 if the --allow file contains the line, else
-    0.
-    """
+    """Return a function that returns a byte for each line of a batch: 1 if the --allow file contains it, else 0."""
     if path is not None and is_filter(Path(path)):
         store = FileStorage()
         store.open(path)

@@ -127,8 +127,9 @@ class FilterStorage(ABC):
     def create_static(
         self, name: str, lines: Iterable[bytes], bits: FingerprintBits, hashing: HashFamily, *, replace: bool
     ) -> None:
-        """Make and store a static filter of the lines, with fingerprints of `bits` bits. Only files can hold static
-        filters.
+        """Make and store a static filter of the lines, with fingerprints of `bits` bits.
+
+        Only files can hold static filters.
 
         Raises ParameterError if the storage is not a file.
         """

@@ -128,8 +128,9 @@ class SeenOutputs:
         self._scripts: dict[bytes, bytes] = {}  # by outpoint (36 bytes)
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Store a block's outputs, and return the scripts of the outputs that it spends, in order. None means
-        unknown.
+        """Store a block's outputs, and return the scripts of the outputs that it spends, in order.
+
+        None means unknown.
         """
         spans = list(walk_block(raw_block))
         for tx in spans:

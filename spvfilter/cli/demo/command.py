@@ -157,8 +157,9 @@ class _Story:
         self._show: Callable[[Match], None] = printer(page, "table")
 
     async def until(self, kind: type[Event], count: int = 1) -> None:
-        """Print matches until `count` events of one kind have arrived. If there is a warning about a peer, raises its
-        error.
+        """Print matches until `count` events of one kind have arrived.
+
+        If there is a warning about a peer, raises its error.
         """
         async for event in self._events:
             match event:

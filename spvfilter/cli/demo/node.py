@@ -55,8 +55,9 @@ class DemoNode(Node):
         return f"{self.host}:{self.port}"
 
     def suspects(self, told: Bip37Filter) -> tuple[int, int]:
-        """Return how many scripts on the chain a filter matches, and how many scripts the chain contains. As far as the
-        node can tell, each matching script may belong to the wallet.
+        """Return how many scripts on the chain a filter matches, and how many scripts the chain contains.
+
+        As far as the node can tell, each matching script may belong to the wallet.
         """
         scripts = {
             block.raw[start:end]

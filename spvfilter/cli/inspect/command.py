@@ -60,8 +60,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _identify(raw: bytes, network: Network) -> list[Finding]:
-    """Return a finding for each kind that these bytes can be parsed as, the likeliest first. If there is none, raises
-    ParameterError with the parsers' errors.
+    """Return a finding for each kind that these bytes can be parsed as, the likeliest first.
+
+    If there is none, raises ParameterError with the parsers' errors.
     """
     if magic_of(raw) and raw[4:5].isalpha():
         try:

@@ -55,9 +55,7 @@ async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every
 
 
 def file_states(paths: Sequence[str]) -> list[FileState] | None:
-    """Return the states of the files at these paths and of those next to them, or None if files are not on this
-    machine.
-    """
+    """Return the states of the files at these paths and next to them, or None if files are not on this machine."""
     if not paths or any(map(is_url, paths)):
         return None
     return sorted({_state(file) for path in paths for file in _files(Path(path))})

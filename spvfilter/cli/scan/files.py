@@ -173,9 +173,7 @@ def _list(blocks: Sequence[bytes]) -> None:
 
 
 def assumed_network(blocks: int, network: Network) -> str:
-    """Return a message about blocks in files without a magic, because only a magic says which network a block belongs
-    to.
-    """
+    """Return a message about blocks without a magic, because only a magic says which network a block belongs to."""
     return f"took {counted(blocks, 'block')} of unknown network to be from {network}; use --network to choose another"
 
 

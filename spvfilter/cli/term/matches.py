@@ -131,9 +131,7 @@ def _csv_label(label: str) -> bytes:
 
 
 def printer_of_disconnected(page: Page, chosen: str, *, has_accounts: bool) -> Callable[[int, bytes], None]:
-    """Return a function that prints a row of kind `disconnected`, given the height and hash of a block that left the
-    best chain.
-    """
+    """Return a function that prints a row of kind `disconnected`, given the height and hash of a block."""
 
     def show(height: int, digest: bytes) -> None:
         cells: dict[str, object] = dict.fromkeys(columns_of(has_accounts=has_accounts))

@@ -15,8 +15,9 @@ _PLACE = re.compile(r" at byte \d|: (?=line \d)|: ")
 
 
 class Problems:
-    """Problems grouped by file and kind, in the order in which they occur. A problem is a string such as "FILE at byte
-    8: message" or "FILE: message".
+    """Problems grouped by file and kind, in the order in which they occur.
+
+    A problem is a string such as "FILE at byte 8: message" or "FILE: message".
     """
 
     def __init__(self) -> None:

@@ -45,9 +45,7 @@ def print_rows(
 
 
 def csv_cells(row: Mapping[str, object]) -> dict[str, object]:
-    """Return the cells of a CSV row: booleans are in lower case, and each Unix time is followed by the same time as
-    text.
-    """
+    """Return the cells of a CSV row: booleans in lower case, and each Unix time followed by the same time as text."""
     cells: dict[str, object] = {}
     for name, cell in row.items():
         cells[name] = str(cell).lower() if isinstance(cell, bool) else cell

@@ -94,8 +94,9 @@ class _Sums:
 
 
 def _show_all(page: Page, totals: Callable[[], Iterable[Total]]) -> None:
-    """Print all totals. They are measured first and then printed, so that memory use does not depend on their
-    number.
+    """Print all totals.
+
+    They are measured first and then printed, so that memory use does not depend on their number.
     """
     sums = _Sums()
     name = label = spent = 0

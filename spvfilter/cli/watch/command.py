@@ -326,8 +326,9 @@ class _Watch:
             raise UselessPeerError(f"gave up: no {lacking} for {self._options.timeout:g} s") from None
 
     async def _print_table(self, client: LightClient, shown: StatusDisplay) -> None:
-        """Print all matches, then events as they arrive. With --once, print all matches after the tip has been
-        searched.
+        """Print all matches, then events as they arrive.
+
+        With --once, print all matches after the tip has been searched.
         """
         events = client.events(since=None if self._options.once else await self._print_all(shown))
         async for event in events:
