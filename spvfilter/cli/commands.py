@@ -48,7 +48,7 @@ SUMMARIES = {
 """The purpose of each command, in one line."""
 _EXIT_CODES = {
     0: "done, even if nothing was found",
-    1: "done, but some input could not be used, or no node accepted the transaction",
+    1: "done, but some input could not be used, or no node accepted a transaction",
     2: "an error",
     130: "interrupted by Ctrl-C",
     141: "the reader of standard output is gone (a closed pipe)",
