@@ -234,7 +234,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["merge", "made.bloom", "other.bloom"], "the following arguments are required: --output"),
         (
             ["merge", "made.bloom", "other.bloom", "--output", "new"],
-            "made.bloom and other.bloom cannot be merged: filters of",
+            "made.bloom and other.bloom cannot be merged: the filters differ in cells",
         ),
         (
             ["merge", "made.bloom", "counting.bloom", "--output", "new"],
