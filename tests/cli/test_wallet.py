@@ -379,7 +379,7 @@ def test_reveal_names_its_reason_and_reveals_nothing(run: Any, keychains: Path, 
         ran = run("wallet", "reveal", "--db", path, *words)
         assert (ran.code, ran.out) == (2, "")
         assert said in ran.err
-    assert "cannot be derived" in run("wallet", "reveal", "--db", keychains).err
+    assert "cannot derive the script at index 1" in run("wallet", "reveal", "--db", keychains).err
     with WalletStore.open(path) as wallet:
         assert [each.revealed for each in wallet.keychains()] == [0]
 

@@ -265,7 +265,7 @@ def test_a_full_filter_refuses_lines_with_a_message(run: Any, tmp_path: Path) ->
     source.write_text("".join(f"{number}\n" for number in range(1, 5_001)))
     assert run("bloom", "create", path, "--capacity", 100, "--fp-rate", 0.01).code == 0
     empty = path.read_bytes()
-    full = f"spvfilter: {path} is full: it was made for 100 lines, contains "
+    full = f"spvfilter: {path} is full: it was made for 100 lines and contains "
     ran = run("bloom", "add", path, source)
     assert (ran.code, ran.out, ran.err.startswith(full)) == (2, "", True)
     assert path.read_bytes() == empty  # no line of a refused file is kept
