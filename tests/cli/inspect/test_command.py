@@ -220,7 +220,10 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("01", f"{NOTHING} (1 byte); as a filterload: filter at byte 1: truncated"),
         (CORE_FILTER[:-2], f"{NOTHING} (12 bytes); as a filterload: flags at byte 12: truncated"),
         (CORE_FILTER + "00", f"{NOTHING} (14 bytes); as a filterload: filterload at byte 13: 1 trailing byte"),
-        ("0361b4ee" + "33000000" + "0000000001", f"{NOTHING} (13 bytes); as a filterload: hash_funcs at byte 4: 51"),
+        (
+            "0361b4ee" + "33000000" + "0000000001",
+            f"{NOTHING} (13 bytes); as a filterload: hash_funcs at byte 4: must be at most 50, not 51",
+        ),
         (FIRST_PAYMENT[:-2], f"{NOTHING} ({len(FIRST_PAYMENT) // 2 - 1} bytes); as a transaction: lock time at"),
         (FIRST_PAYMENT + "00", f"{NOTHING} ({len(FIRST_PAYMENT) // 2 + 1} bytes); as a transaction: "),
         (
