@@ -544,7 +544,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text[:24], 0) if text.isascii() and text[:1].isdigit() else -1
-        except ValueError:  # leading zeros are allowed
+        except ValueError:  # such as 010
             value = -1
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}{shown(text)}")

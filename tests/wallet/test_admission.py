@@ -192,7 +192,7 @@ def watch_theirs(wallet: Wallet) -> list[object]:
 
 
 @pytest.mark.parametrize("is_mined", [False, True])
-def test_a_new_entry_finds_no_payment_that_a_block_may_contain(is_mined: bool) -> None:
+def test_a_new_entry_finds_no_possibly_confirmed_payment(is_mined: bool) -> None:
     wallet = Wallet()
     raw = pay(50, coin(1), to=THEIRS)
     wallet.observe(raw)

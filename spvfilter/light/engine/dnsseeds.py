@@ -24,8 +24,11 @@ class Seeds:
 
         That is immediately if no address is known, and otherwise after a while with too few useful peers.
 
-        Args: now: The current time (monotonic seconds). known: Number of addresses in the book. useful: Number of
-        connected peers that are useful. most: Largest number of peers to connect to.
+        Args:
+            now: The current time (monotonic seconds).
+            known: Number of addresses in the book.
+            useful: Number of connected peers that are useful.
+            most: Largest number of peers to connect to.
         """
         if known and useful >= min(_ENOUGH, most):
             self._lacking_since = None

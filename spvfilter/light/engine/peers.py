@@ -607,7 +607,7 @@ class PeerPool:
             case Demand.BLOCKS if self._mode is not Mode.BIP37:
                 advice = "for 10 minutes, the client asks it only for other blocks"
             case Demand.MEMPOOL:
-                advice = "for a minute, the client asks it only for new transactions"
+                advice = "for at least a minute, the client asks it only for new transactions"
             case _:
                 advice = "name other peers, or use compact mode"
         return UselessPeerError(f"{demand.value}; {advice}")

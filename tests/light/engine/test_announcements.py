@@ -1,4 +1,4 @@
-"""Announced transactions, and nodes on another chain: what one peer withholds or lacks, the client gets elsewhere."""
+"""Announced transactions, and nodes on another chain: the client gets elsewhere what one peer withholds or lacks."""
 
 from __future__ import annotations
 

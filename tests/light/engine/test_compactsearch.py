@@ -1,4 +1,4 @@
-"""The search over compact filters: which filters are requested from whom, what they prove, and what peers learn."""
+"""The search by compact filters: requests to each peer, the evidence of filters, and the privacy of requests."""
 
 from __future__ import annotations
 

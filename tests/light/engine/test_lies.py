@@ -305,7 +305,7 @@ def test_a_client_with_only_lying_peers_ends_with_an_error(tmp_path: Path) -> No
         assert not any(isinstance(event, MatchFound) for event in world.told)
 
 
-def test_a_client_waits_for_a_peer_that_is_down_after_the_other_lied(tmp_path: Path) -> None:
+def test_after_one_lie_the_client_waits_for_another_peer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, answering(SendsAnotherBlock), Prompt) as world:
         liar, honest = world.nodes
         honest.is_up = False
