@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.installed import OPTION, is_compiled, wrong_package  # before any import of spvfilter
+from support.project.installed import OPTION, is_compiled, wrong_package  # before any import of spvfilter
 
 import spvfilter  # isort: skip
 from spvfilter.kernel import BACKEND  # isort: skip
 from support.matching import scanning, threads
-from support.namespaces import can_be_made
+from support.peers.namespaces import can_be_made
 from support.vectors import EFFORT, spread, vectors_root
 
 # A shell starts background jobs with SIGINT ignored, but tests press Ctrl-C.

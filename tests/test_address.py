@@ -15,7 +15,7 @@ from spvfilter.address import Bech32Encoding, address_to_script, bech32_decode, 
 from spvfilter.errors import AddressError, DescriptorError, WrongNetworkError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
-from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, refusal, scripts
+from support.blocks.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, refusal, scripts
 from support.vectors import vector_cases
 
 CHAINS = {"main": MAINNET, "test": TESTNET3, "testnet4": TESTNET4, "signet": SIGNET, "regtest": REGTEST}

@@ -15,7 +15,7 @@ from spvfilter.address import Bech32Encoding, address_to_script, bech32_decode, 
 from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
-from support.addresses import P2PKH, P2TR, P2WPKH, refusal, scripts
+from support.blocks.addresses import P2PKH, P2TR, P2WPKH, refusal, scripts
 
 # Published test keys only: BIP-32 vector 1, and the WIF and phrase of documentation.
 XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"

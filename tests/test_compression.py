@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from spvfilter.compression import is_compressed, unpacked
 from spvfilter.errors import SourceError
-from support.zstd import reads_zstd, zstd_bomb, zstd_frame
+from support.kernels.zstd import reads_zstd, zstd_bomb, zstd_frame
 
 PACKERS = [pytest.param(gzip.compress, id="gzip"), pytest.param(zstd_frame, id="zstd", marks=reads_zstd)]
 Pack = Callable[[bytes], bytes]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import PROGRAMS
-from support.redisserver import running_redis
+from support.peers.redisserver import running_redis
+from support.project.pages import PROGRAMS
 
 MARKS = {
     "add_descriptor": pytest.mark.descriptors,

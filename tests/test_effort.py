@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from support.installed import ROOT
+from support.project.installed import ROOT
 from support.vectors import spread
 
 FOLDER = "tests/wire"

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from spvfilter import errors
-from support.values import ERRORS, of_class
+from support.project.values import ERRORS, of_class
 
 CLASSES = [
     cls

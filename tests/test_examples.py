@@ -25,8 +25,8 @@ from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.testing import RegtestNode, eventually
-from support import build
-from support.redisserver import running_redis
+from support.blocks import build
+from support.peers.redisserver import running_redis
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import spvfilter
-from support.installed import OPTION, ROOT, VARIABLE
+from support.project.installed import OPTION, ROOT, VARIABLE
 
 
 def installed() -> Path:

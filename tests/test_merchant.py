@@ -33,7 +33,7 @@ from spvfilter.node.spending import copied_inputs, spending
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
-from support.merchant import ACCOUNTS, PATH, merchant, private_key
+from support.project.merchant import ACCOUNTS, PATH, merchant, private_key
 from support.vectors import effort
 
 pytestmark = pytest.mark.descriptors

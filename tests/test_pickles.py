@@ -22,8 +22,8 @@ from spvfilter.network import REGTEST
 from spvfilter.p2p import Connection
 from spvfilter.scan import BlockFiles, BlockRef
 from spvfilter.watch.descriptor import parse_descriptor
-from support.values import VALUES
-from support.walletfiles import TPUB
+from support.project.values import VALUES
+from support.wallets.walletfiles import TPUB
 
 BLOCK = BlockRef(0, 8, 90, bytes(32), bytes(32), 3, 4, None)
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)

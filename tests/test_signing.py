@@ -15,9 +15,9 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import Validity, curve, verify_spends
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
-from support.coreengine import satisfies
-from support.locks import key, secret
-from support.signing import public, secret as secret_of, taproot_key
+from support.blocks.locks import key, secret
+from support.blocks.signing import public, secret as secret_of, taproot_key
+from support.oracles.coreengine import satisfies
 
 pytestmark = pytest.mark.descriptors
 

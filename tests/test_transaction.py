@@ -9,8 +9,8 @@ from spvfilter.errors import FormatError
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn
+from support.blocks import build
+from support.blocks.build import TxIn
 from support.vectors import vector_cases
 
 FUNDING = build.tx(

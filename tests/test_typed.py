@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import PAGES
-from support.shellpages import ROOT, Stage, shell_blocks, shows
+from support.project.pages import PAGES
+from support.project.shellpages import ROOT, Stage, shell_blocks, shows
 
 TYPED = [page for page in (ROOT / "README.md", *PAGES) if any(not block.reason for block in shell_blocks(page))]
 ALL = [(page, block) for page in (ROOT / "README.md", *PAGES) for block in shell_blocks(page)]

@@ -1,4 +1,4 @@
-"""The package and a part of the suite run in a process without POSIX, as support.windows makes it."""
+"""The package and a part of the suite run in a process without POSIX, as support.commands.windows makes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import spvfilter
-from support import windows
-from support.installed import ROOT
+from support.commands import windows
+from support.project.installed import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux pretends to be Windows")
 
@@ -22,7 +22,7 @@ TESTS = ROOT / "tests"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 IMPORT_ALL = """
 from importlib import import_module
-from support.windows import pretend
+from support.commands.windows import pretend
 pretend()
 for name in {names}:
     import_module(name)
@@ -30,7 +30,7 @@ for name in {names}:
 RUN_COMMANDS = """
 import os
 import re
-from support.windows import pretend
+from support.commands.windows import pretend
 pretend()
 from spvfilter.cli import main
 reading, writing = os.pipe()
@@ -88,7 +88,7 @@ def test_commands_run_without_posix() -> None:
 @pytest.mark.parametrize("room", SELECTION)
 def test_tests_of_a_room_pass_without_posix(room: str) -> None:
     files = [str(TESTS / room / name) for name in SELECTION[room].split()]
-    plugins = ["-p", "support.windows", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+    plugins = ["-p", "support.commands.windows", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
     printed = python("-m", "pytest", *plugins, "--capture=sys", *files)
     assert " passed" in printed
     if room in ("bloom", "store", "wallet", "watch"):
@@ -109,7 +109,10 @@ def test_modules_of_posix_are_imported_in_one_place() -> None:
 def test_text_files_have_an_encoding() -> None:
     """The default encoding of Windows is not UTF-8."""
     python(
-        "-X", "warn_default_encoding", "-c", RUN_COMMANDS.replace("from support.windows import pretend\npretend()", "")
+        "-X",
+        "warn_default_encoding",
+        "-c",
+        RUN_COMMANDS.replace("from support.commands.windows import pretend\npretend()", ""),
     )
 
 

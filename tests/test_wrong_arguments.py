@@ -33,10 +33,10 @@ from spvfilter.store import Store
 from spvfilter.transaction import TxIn
 from spvfilter.wallet import WalletStore
 from spvfilter.watch import Keychain, WatchList
-from support.publicnames import own
-from support.raising import plain
-from support.values import VALUES
-from support.walletfiles import TPUB
+from support.project.publicnames import own
+from support.project.raising import plain
+from support.project.values import VALUES
+from support.wallets.walletfiles import TPUB
 
 WRONG: list[Any] = [object(), "text", 5, -1, 0.5, None, b"bytes", {"a": 1}, [object()], ["x"], (1, "x"), len]
 Call = Callable[..., object]

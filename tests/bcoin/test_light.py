@@ -20,7 +20,7 @@ from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.watch.watchlist import WatchList
 from support.bcoin.process import Bcoin
 from support.bcoin.wallets import Wallets
-from support.lightworld import Place, Run, place
+from support.client.lightworld import Place, Run, place
 
 pytestmark = pytest.mark.bcoin
 

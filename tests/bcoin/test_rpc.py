@@ -15,8 +15,8 @@ from spvfilter.scan import Connected, Disconnected, Matcher, NodeBlocks, follow
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support.bcoin.process import Bcoin, running_bcoin
-from support.chains import found_by
-from support.pauses import Pauses
+from support.blocks.chains import found_by
+from support.client.pauses import Pauses
 
 pytestmark = [pytest.mark.bcoin, pytest.mark.long]
 KEY = "a key of this test"

@@ -30,7 +30,7 @@ from spvfilter.wire.messages.table import (
 from support.bcoin.conversation import Conversation, conversation
 from support.bcoin.process import Bcoin
 from support.bcoin.wallets import Wallets
-from support.build import block_hash, txid
+from support.blocks.build import block_hash, txid
 from support.vectors import effort
 
 pytestmark = [pytest.mark.bcoin, pytest.mark.long]

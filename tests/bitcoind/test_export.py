@@ -12,7 +12,7 @@ from spvfilter.kernel.blocktables import BLOCK_TABLES
 from spvfilter.network import REGTEST
 from spvfilter.rpc import CookieFile, FullNode
 from spvfilter.scan import BlockFiles, ExportColumns, NodeBlocks, NodeExport, Plan, TableExport
-from support.bitcoind import Bitcoind, running_bitcoind
+from support.oracles.bitcoind import Bitcoind, running_bitcoind
 
 pytestmark = [pytest.mark.bitcoind, pytest.mark.columns]
 PART_SIZE = 5_000  # bytes

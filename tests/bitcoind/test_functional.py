@@ -32,7 +32,7 @@ async def test_our_node_passes_a_functional_test_of_core(name: str, mirror: Path
     unpacked = await asyncio.create_subprocess_exec(mirror.with_name("setup"), core)
     assert await unpacked.wait() == 0
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "support.coremirror", name, "--continue", "--timeout-factor=10"),
+        *(sys.executable, "-m", "bitcoind.coremirror", name, "--continue", "--timeout-factor=10"),
         cwd=tmp_path,
         env=os.environ | {"CORE_TESTS": str(core), "MIRROR": str(mirror), "PYTHONPATH": str(_TESTS)},
         stdout=asyncio.subprocess.PIPE,

@@ -25,9 +25,9 @@ from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.store import TxStatus
 from spvfilter.watch import WatchList
-from support.bitcoind import Bitcoind, RpcError, running_bitcoind, satoshi
-from support.electrumclient import ElectrumClient
-from support.processes import started
+from support.commands.processes import started
+from support.oracles.bitcoind import Bitcoind, RpcError, running_bitcoind, satoshi
+from support.peers.electrumclient import ElectrumClient
 from support.vectors import effort
 
 pytestmark = [pytest.mark.bitcoind, pytest.mark.columns, pytest.mark.long]

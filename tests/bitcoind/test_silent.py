@@ -21,8 +21,8 @@ from spvfilter.primitives import TxOut
 from spvfilter.rpc import CookieFile, FullNode
 from spvfilter.silent.address import SilentAddress
 from spvfilter.transaction import Transaction, TxIn
-from support.bitcoind import PATIENCE_S, Bitcoind, running_bitcoind
-from support.silentpayments import Wallet, output_of, public, signed
+from support.blocks.silentpayments import Wallet, output_of, public, signed
+from support.oracles.bitcoind import PATIENCE_S, Bitcoind, running_bitcoind
 
 pytest.importorskip("btclib_secp256k1")
 pytestmark = pytest.mark.bitcoind

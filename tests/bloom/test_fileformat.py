@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
-from support.filterfiles import CRC, FAMILIES, KEYS, KINDS, Filter, sample, whole
+from support.filters.filterfiles import CRC, FAMILIES, KEYS, KINDS, Filter, sample, whole
 
 # m = 20, k = 3, keys a, b, a. Never change one of these: users have files in this format.
 GOLDEN = {

@@ -17,7 +17,7 @@ import pytest
 from spvfilter.bloom import CountingBloomFilter, ScalableBloomFilter, fileformat
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.errors import FormatError, ParameterError, ReadOnlyError
-from support.filterfiles import header, sample
+from support.filters.filterfiles import header, sample
 
 # Mapped files
 

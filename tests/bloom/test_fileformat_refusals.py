@@ -16,7 +16,7 @@ from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import CustomHash, FastHash, SipHash
 from spvfilter.errors import FormatError, ParameterError, TooLargeError, counted
-from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
+from support.filters.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
 
 # Invalid files
 

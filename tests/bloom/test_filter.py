@@ -18,7 +18,7 @@ from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, HashFamily
 from spvfilter.errors import ParameterError, TooLargeError
-from support.smallfilters import KEYS, every_family, random_keys, small
+from support.filters.smallfilters import KEYS, every_family, random_keys, small
 
 # Construction
 

@@ -20,7 +20,7 @@ from spvfilter.bloom import BloomFilter, CountingBloomFilter, CustomHash, FastHa
 from spvfilter.bloom.hashing import Bip37Hash
 from spvfilter.errors import CapacityError, CapacityWarning, ParameterError
 from spvfilter.kernel import BACKEND
-from support.filterfiles import whole
+from support.filters.filterfiles import whole
 from support.vectors import effort
 
 Kind = type[BloomFilter] | type[CountingBloomFilter]

@@ -14,7 +14,7 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
 from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
 from spvfilter.filters.bip37 import Bip37Filter
-from support.smallfilters import KEYS, SECRET, every_family, random_keys, small
+from support.filters.smallfilters import KEYS, SECRET, every_family, random_keys, small
 
 # Two filters
 

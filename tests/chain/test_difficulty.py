@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from spvfilter.chain import decode_bits, encode_bits, retarget, target, total_work, work
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
-from support.headerchains import EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, tip_of, wide_target
+from support.blocks.headerchains import EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, tip_of, wide_target
 from support.vectors import vector_cases
 
 TWO_WEEKS = 1_209_600

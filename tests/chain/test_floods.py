@@ -16,8 +16,8 @@ from spvfilter.chain import HeaderChain, HeaderSync
 from spvfilter.chain.forks import MAX_FORK_HEADERS, MAX_FORKS
 from spvfilter.errors import FormatError, HeaderError, LowWorkError, UnconnectedHeadersError
 from spvfilter.network import REGTEST, Network
-from support.build import sha256d
-from support.headerchains import (
+from support.blocks.build import sha256d
+from support.blocks.headerchains import (
     GENESIS_TIME,
     NOW,
     forks_of,

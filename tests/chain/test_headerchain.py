@@ -21,8 +21,8 @@ from spvfilter.errors import (
 )
 from spvfilter.network import NETWORKS, REGTEST, Network
 from spvfilter.primitives import Header
-from support.build import EASY_BITS, sha256d
-from support.headerchains import (
+from support.blocks.build import EASY_BITS, sha256d
+from support.blocks.headerchains import (
     EASY_TESTNET3,
     GENESIS_TIME,
     NOW,

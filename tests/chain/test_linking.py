@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from spvfilter.chain import Order, Segment, coinbase_height, link, work
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, TESTNET3
 from spvfilter.scan.sources import PREFIX_SIZE, block_ref
-from support.build import EASY_BITS, TxIn, TxOut, block, block_hash, coinbase, header, tx
-from support.realdata import RealBlock, all_blocks, real_block_cases, runs
+from support.blocks.build import EASY_BITS, TxIn, TxOut, block, block_hash, coinbase, header, tx
+from support.blocks.realdata import RealBlock, all_blocks, real_block_cases, runs
 from support.vectors import vector_cases
 
 GENESIS_BITS = 0x1D00FFFF

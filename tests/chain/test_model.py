@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from spvfilter.chain import HeaderChain, Tip, Update
 from spvfilter.errors import LowWorkError, UnconnectedHeadersError
-from support.build import sha256d
-from support.headerchains import EASY_TESTNET3, NOW, fork_height, headers_after, mine, obey, split
+from support.blocks.build import sha256d
+from support.blocks.headerchains import EASY_TESTNET3, NOW, fork_height, headers_after, mine, obey, split
 
 HARD = 0x201FFFFF  # 8 expected hashes; the network's easiest target needs 2
 ROOT = mine(bytes(32), 1_600_000_000, HARD)

@@ -26,8 +26,8 @@ from spvfilter.errors import (
 )
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header
-from support.build import sha256d
-from support.headerchains import NOW, chain_of, grow, hashes, mine, regular, split, state, tip_hash, unproven
+from support.blocks.build import sha256d
+from support.blocks.headerchains import NOW, chain_of, grow, hashes, mine, regular, split, state, tip_hash, unproven
 
 # Refused headers
 

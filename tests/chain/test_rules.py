@@ -24,8 +24,8 @@ from spvfilter.errors import (
     VersionError,
 )
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
-from support.build import EASY_BITS, sha256d
-from support.headerchains import (
+from support.blocks.build import EASY_BITS, sha256d
+from support.blocks.headerchains import (
     EASY_MAINNET,
     EASY_TESTNET3,
     EASY_TESTNET4,

@@ -13,8 +13,17 @@ import pytest
 from spvfilter.chain import HeaderChain, Start, Tip
 from spvfilter.errors import HeaderError
 from spvfilter.network import MAINNET, SIGNET, TESTNET3, Network
-from support.build import sha256d
-from support.headerchains import EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, NOW, hashes, header_file, obey, split
+from support.blocks.build import sha256d
+from support.blocks.headerchains import (
+    EASY_MAINNET,
+    EASY_TESTNET3,
+    EASY_TESTNET4,
+    NOW,
+    hashes,
+    header_file,
+    obey,
+    split,
+)
 from support.vectors import effort
 
 Outcome = tuple[Tip, str, int]

@@ -16,8 +16,8 @@ from spvfilter.chain.forks import Fork, Forks
 from spvfilter.chain.packed import PackedHeaders
 from spvfilter.errors import FormatError, UnconnectedHeadersError
 from spvfilter.network import REGTEST
-from support.build import EASY_BITS, sha256d
-from support.headerchains import NOW, forks_of, regular, split, tip_hash
+from support.blocks.build import EASY_BITS, sha256d
+from support.blocks.headerchains import NOW, forks_of, regular, split, tip_hash
 
 
 def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:

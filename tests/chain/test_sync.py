@@ -23,8 +23,8 @@ from spvfilter.errors import (
 from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import Header
 from spvfilter.protocol import MAX_HEADERS
-from support.build import sha256d
-from support.headerchains import NOW, headers_after, mine, regular, tip_hash, unproven
+from support.blocks.build import sha256d
+from support.blocks.headerchains import NOW, headers_after, mine, regular, tip_hash, unproven
 
 SALT = bytes(range(16))
 

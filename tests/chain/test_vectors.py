@@ -22,9 +22,9 @@ from spvfilter.errors import (
 )
 from spvfilter.network import MAINNET, REGTEST, SIGNET, TESTNET3, Network
 from spvfilter.primitives import Header, hash_from_hex, hash_to_hex
-from support.build import sha256d
-from support.headerchains import NOW, OPEN_MAINNET, hashes, header_file, headers_after, split, tip_hash
-from support.realdata import runs
+from support.blocks.build import sha256d
+from support.blocks.headerchains import NOW, OPEN_MAINNET, hashes, header_file, headers_after, split, tip_hash
+from support.blocks.realdata import runs
 from support.vectors import vector_cases, vector_file, vectors_root
 
 pytestmark = pytest.mark.vectors

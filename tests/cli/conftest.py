@@ -12,7 +12,7 @@ import pytest
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.cli import main
 from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
-from support.processes import LINES
+from support.commands.processes import LINES
 
 
 class Ran(NamedTuple):

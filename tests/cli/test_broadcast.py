@@ -18,10 +18,10 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, TxOut as PaidOut
 from spvfilter.transaction import Transaction
-from support.build import TxIn, TxOut, p2wpkh, tx, txid
-from support.locks import BIP173, build_tx
-from support.nodeprocess import ADDRESS, NodeProcess, events_until, node_process, running
-from support.processes import process
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.blocks.locks import BIP173, build_tx
+from support.commands.processes import process
+from support.peers.nodeprocess import ADDRESS, NodeProcess, events_until, node_process, running
 
 ELSEWHERE = p2wpkh(b"\xee" * 20)
 QUICK = (

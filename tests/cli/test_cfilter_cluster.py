@@ -14,10 +14,10 @@ from spvfilter.files import FileLock
 from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import BlockFiles, Part, Plan, cluster_filters, part_filters
-from support.build import block_hash, block_of
-from support.chains import record
-from support.daskcluster import Cluster
-from support.undo import framed, node_records
+from support.blocks.build import block_hash, block_of
+from support.blocks.chains import record
+from support.blocks.undo import framed, node_records
+from support.commands.daskcluster import Cluster
 
 pytestmark = [
     pytest.mark.dask,

@@ -23,7 +23,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.signatures import Validity, find_curve, verify_spends
 from spvfilter.transaction import Transaction
-from support.processes import WITHOUT_RICH, on_terminal, process
+from support.commands.processes import WITHOUT_RICH, on_terminal, process
 
 
 def test_chain_links_to_genesis_and_merkle_roots_hold(chain: Sequence[bytes]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from spvfilter.network import REGTEST
 from spvfilter.watch.descriptor import parse_descriptor
-from support.build import TxIn, TxOut, block_of, tx
+from support.blocks.build import TxIn, TxOut, block_of, tx
 
 pytestmark = pytest.mark.descriptors
 

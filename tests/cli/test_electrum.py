@@ -17,9 +17,9 @@ pytest.importorskip("aiorpcx")
 from spvfilter.address import address_to_script
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.network import REGTEST
-from support.electrumclient import ElectrumClient
-from support.nodeprocess import ADDRESS, OTHER, line, node_process, running
-from support.processes import process
+from support.commands.processes import process
+from support.peers.electrumclient import ElectrumClient
+from support.peers.nodeprocess import ADDRESS, OTHER, line, node_process, running
 
 KNOWN, UNKNOWN = (script_hash_of(address_to_script(each, REGTEST)) for each in (ADDRESS, OTHER))
 

@@ -15,12 +15,12 @@ from spvfilter.cli.parts.exports import _chosen
 from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
-from support.build import TxOut, block, block_hash, coinbase, p2pk, p2pkh
-from support.chains import record as block_record, write_records
-from support.growingchain import GrowingChain
-from support.parquetfiles import facts, without_bloom_filters
-from support.processes import line_with, started
-from support.undo import framed, ledger_chain
+from support.blocks.build import TxOut, block, block_hash, coinbase, p2pk, p2pkh
+from support.blocks.chains import record as block_record, write_records
+from support.blocks.growingchain import GrowingChain
+from support.blocks.undo import framed, ledger_chain
+from support.commands.processes import line_with, started
+from support.oracles.parquetfiles import facts, without_bloom_filters
 
 Run = Callable[..., Any]
 

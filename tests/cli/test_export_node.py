@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from support.corenode import PASSWORD, USER, CoreNode
-from support.nodechains import chain_of, paid_chain, paid_regtest, told
-from support.processes import line_with, started
-from support.undo import spent_of
+from support.blocks.nodechains import chain_of, paid_chain, paid_regtest, told
+from support.blocks.undo import spent_of
+from support.commands.processes import line_with, started
+from support.peers.corenode import PASSWORD, USER, CoreNode
 from support.vectors import effort
 
 pytestmark = pytest.mark.columns

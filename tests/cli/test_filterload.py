@@ -15,7 +15,7 @@ from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.codec import encode_message
-from support.processes import on_terminal, process
+from support.commands.processes import on_terminal, process
 
 ADDRESS = "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"
 TESTNET_ADDRESS = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"

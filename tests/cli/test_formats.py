@@ -17,8 +17,8 @@ from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
-from support.build import p2wpkh
-from support.processes import on_terminal
+from support.blocks.build import p2wpkh
+from support.commands.processes import on_terminal
 
 ADDRESS = wallet_addresses()["P2PKH"]
 REGTEST_ONLY = ("--network", "regtest")

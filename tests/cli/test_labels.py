@@ -18,7 +18,7 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.labels import Label, read_labels
 from store.test_views import OURS, SAVINGS, Ledger, pay
-from support.processes import command, environment
+from support.commands.processes import command, environment
 
 ADDRESS, OTHER = script_to_address(OURS, REGTEST), script_to_address(SAVINGS, REGTEST)
 

@@ -20,7 +20,7 @@ from spvfilter.cli.commands import SUMMARIES
 from spvfilter.cli.help import parser_of
 from spvfilter.errors import ParameterError, remedy
 from spvfilter.kernel import BACKEND
-from support.processes import (
+from support.commands.processes import (
     WITH_SIGINT,
     WITH_UNNOTICED_SIGINT,
     WITHOUT_RICH,

@@ -23,12 +23,12 @@ from spvfilter.network import REGTEST
 from spvfilter.node import Node, Regtest
 from spvfilter.primitives import TxOut as PaidOut
 from spvfilter.wire.codec import encode_message
-from support.build import GENESIS, TxIn, TxOut, block_of, tx, txid
-from support.corenode import PASSWORD, USER, CoreNode
-from support.csvrows import csv_names
-from support.nodechains import ADDRESS, MINE
-from support.processes import WITH_SIGINT, command, environment, on_terminal, process
-from support.publisher import Publisher
+from support.blocks.build import GENESIS, TxIn, TxOut, block_of, tx, txid
+from support.blocks.nodechains import ADDRESS, MINE
+from support.commands.csvrows import csv_names
+from support.commands.processes import WITH_SIGINT, command, environment, on_terminal, process
+from support.peers.corenode import PASSWORD, USER, CoreNode
+from support.peers.publisher import Publisher
 
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 PATIENCE_S = 60.0

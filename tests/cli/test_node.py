@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.nodeclient import MAGIC, message, version_payload
-from support.processes import command, environment, process
+from support.commands.processes import command, environment, process
+from support.peers.nodeclient import MAGIC, message, version_payload
 
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 MAINNET_ADDRESS = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"

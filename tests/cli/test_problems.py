@@ -8,7 +8,7 @@ from typing import Any
 from spvfilter.address import script_to_address
 from spvfilter.cli.term.problems import Problems
 from spvfilter.network import REGTEST
-from support.build import p2wpkh
+from support.blocks.build import p2wpkh
 
 FILE = "blocks/blk00000.dat"
 

@@ -16,10 +16,10 @@ from bitcoin.core import CBlock, b2lx
 from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.hashes import sha256d
 from spvfilter.network import TESTNET3
-from support.chains import write_records
-from support.csvrows import csv_names, csv_row
-from support.realdata import runs
-from support.undo import record_of, spent_of, undo_of, write_undo
+from support.blocks.chains import write_records
+from support.blocks.realdata import runs
+from support.blocks.undo import record_of, spent_of, undo_of, write_undo
+from support.commands.csvrows import csv_names, csv_row
 from support.vectors import vector_path
 
 KEYS = [

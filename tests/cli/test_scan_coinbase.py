@@ -13,8 +13,8 @@ import pytest
 
 from spvfilter.network import REGTEST
 from spvfilter.scan import to_arrow
-from support.build import TxIn, TxOut, block, coinbase, p2wpkh, tx, txid
-from support.chains import write_records
+from support.blocks.build import TxIn, TxOut, block, coinbase, p2wpkh, tx, txid
+from support.blocks.chains import write_records
 
 Run = Callable[..., Any]
 SCRIPT = p2wpkh(bytes(20))

@@ -15,9 +15,9 @@ import pytest
 
 from spvfilter.cli.demo.chain import NETWORK
 from spvfilter.watch.watchlist import WatchList
-from support.chains import record
-from support.processes import command, environment
-from support.zstd import reads_zstd, zstd_frame
+from support.blocks.chains import record
+from support.commands.processes import command, environment
+from support.kernels.zstd import reads_zstd, zstd_frame
 
 PACKERS = [pytest.param(gzip.compress, ".gz", id="gzip"), pytest.param(zstd_frame, ".zst", id="zstd", marks=reads_zstd)]
 

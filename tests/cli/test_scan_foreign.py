@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spvfilter.network import REGTEST, SIGNET, Network
-from support.build import block_of
-from support.chains import record, xored
+from support.blocks.build import block_of
+from support.blocks.chains import record, xored
 
 HARD = 0x1B0404CB
 AFTER = block_of(REGTEST.genesis_hash, 1)

@@ -21,8 +21,8 @@ from spvfilter.cli.scan.command import configure
 from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.errors import DirectoryInUseError, RemoteFileError, SourceError
 from spvfilter.scan.partrun import PartsReport
-from support.growingchain import GrowingChain
-from support.processes import line_with, started
+from support.blocks.growingchain import GrowingChain
+from support.commands.processes import line_with, started
 
 
 class Growing:

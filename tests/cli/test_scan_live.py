@@ -18,9 +18,9 @@ from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.errors import remedy
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, REGTEST
-from support.chains import record
-from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
-from support.zstd import READS_ZSTD
+from support.blocks.chains import record
+from support.commands.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
+from support.kernels.zstd import READS_ZSTD
 
 P2PKH = wallet_addresses()["P2PKH"]
 # the message about a truncated stream

@@ -17,9 +17,9 @@ import zmq
 
 from spvfilter.errors import remedy
 from spvfilter.primitives import TxOut
-from support.corenode import PASSWORD, USER, CoreNode
-from support.nodechains import ADDRESS, MINE, chain_of, paid_chain, paid_regtest, told
-from support.processes import WITH_SIGINT, command, environment
+from support.blocks.nodechains import ADDRESS, MINE, chain_of, paid_chain, paid_regtest, told
+from support.commands.processes import WITH_SIGINT, command, environment
+from support.peers.corenode import PASSWORD, USER, CoreNode
 
 WATCHED = ("--address", ADDRESS, "--network", "regtest")
 

@@ -21,9 +21,9 @@ import pytest
 from spvfilter.errors import SourceError, remedy
 from spvfilter.scan import to_arrow, to_pandas
 from spvfilter.watch.watchlist import WatchList
-from support.chains import record as block_record
-from support.csvrows import csv_row
-from support.undo import framed, ledger_chain
+from support.blocks.chains import record as block_record
+from support.blocks.undo import framed, ledger_chain
+from support.commands.csvrows import csv_row
 from support.vectors import effort
 
 

@@ -15,8 +15,8 @@ from spvfilter.scan import BlockFiles, Matcher
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.watch.match import MatchKind
-from support.chains import found_by, record as block_record
-from support.undo import framed, ledger_chain
+from support.blocks.chains import found_by, record as block_record
+from support.blocks.undo import framed, ledger_chain
 from support.vectors import effort
 
 

@@ -20,8 +20,8 @@ from spvfilter.network import REGTEST
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, block, coinbase, p2wpkh, tx
-from support.processes import on_terminal
+from support.blocks.build import TxIn, TxOut, block, coinbase, p2wpkh, tx
+from support.commands.processes import on_terminal
 from support.vectors import effort
 
 COUNT = 120

@@ -15,12 +15,12 @@ from bitcoin.core import CBlock
 
 from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
-from support.build import block, block_hash, coinbase, txid
-from support.chains import best_chain, random_tree, write_records
-from support.corenode import PASSWORD, USER
-from support.csvrows import csv_row
-from support.nodechains import paid_chain
-from support.processes import on_terminal
+from support.blocks.build import block, block_hash, coinbase, txid
+from support.blocks.chains import best_chain, random_tree, write_records
+from support.blocks.nodechains import paid_chain
+from support.commands.csvrows import csv_row
+from support.commands.processes import on_terminal
+from support.peers.corenode import PASSWORD, USER
 
 
 def places(blocks: Sequence[bytes]) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.chains import write_records
-from support.undo import framed, ledger_chain
+from support.blocks.chains import write_records
+from support.blocks.undo import framed, ledger_chain
 
 
 def test_missing_undo_records_are_said(run: Any, tmp_path: Path) -> None:

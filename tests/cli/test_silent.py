@@ -19,13 +19,13 @@ from spvfilter import WalletStore, WatchList
 from spvfilter.kernel import spent_outpoints
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
-from support import build, undo
-from support.compactworld import LIMITS
-from support.corenode import PASSWORD, USER
-from support.lightworld import running
-from support.silentpayments import SilentChain, Wallet, chained_payment, payment
-from support.silentworld import WALLET as REGTEST_WALLET, SilentWorld, Source, TweakServer, watching
-from support.tweakserver import HttpTweakServer
+from support.blocks import build, undo
+from support.blocks.silentpayments import SilentChain, Wallet, chained_payment, payment
+from support.client.compactworld import LIMITS
+from support.client.lightworld import running
+from support.client.silentworld import WALLET as REGTEST_WALLET, SilentWorld, Source, TweakServer, watching
+from support.peers.corenode import PASSWORD, USER
+from support.peers.tweakserver import HttpTweakServer
 
 pytest.importorskip("btclib_secp256k1")
 

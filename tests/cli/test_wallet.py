@@ -24,11 +24,11 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
-from support.build import TxIn, TxOut, p2wpkh, tx, txid
-from support.csvrows import csv_row
-from support.keychains import script_at
-from support.processes import command, environment, on_terminal
-from support.stores import opened
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.commands.csvrows import csv_row
+from support.commands.processes import command, environment, on_terminal
+from support.wallets.keychains import script_at
+from support.wallets.stores import opened
 
 TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.processes import process
-from support.walletfiles import (
+from support.commands.processes import process
+from support.wallets.walletfiles import (
     FILES,
     KEY,
     OTHER,

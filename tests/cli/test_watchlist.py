@@ -10,8 +10,8 @@ import pytest
 
 from spvfilter.network import REGTEST
 from spvfilter.watch.watchlist import WatchList
-from support.growingchain import GrowingChain
-from support.processes import command, environment
+from support.blocks.growingchain import GrowingChain
+from support.commands.processes import command, environment
 
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 DESCRIPTOR = (

@@ -14,8 +14,8 @@ from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.watch.watchlist import WatchList
-from support.coreengine import CoreEngine
-from support.openlocks import live, open_lock
+from support.blocks.openlocks import live, open_lock
+from support.oracles.coreengine import CoreEngine
 from support.vectors import effort
 
 pytestmark = pytest.mark.core

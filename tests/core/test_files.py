@@ -13,8 +13,8 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import BlockFiles, PartScan, Plan, scan_parts
 from spvfilter.watch.watchlist import WatchList
-from support.coreengine import CoreEngine, Movement
-from support.openlocks import DATA, live, open_lock
+from support.blocks.openlocks import DATA, live, open_lock
+from support.oracles.coreengine import CoreEngine, Movement
 from support.vectors import effort
 
 pytestmark = pytest.mark.core

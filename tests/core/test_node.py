@@ -20,8 +20,8 @@ from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
-from support.coreengine import CoreEngine
-from support.openlocks import open_lock
+from support.blocks.openlocks import open_lock
+from support.oracles.coreengine import CoreEngine
 from support.vectors import effort
 
 pytestmark = pytest.mark.core

@@ -20,9 +20,9 @@ from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
-from support.electrumclient import ElectrumClient, ElectrumError
-from support.electrumoracle import Oracle, hash_of_script, shown
-from support.locks import key, secret
+from support.blocks.locks import key, secret
+from support.oracles.electrumoracle import Oracle, hash_of_script, shown
+from support.peers.electrumclient import ElectrumClient, ElectrumError
 from support.vectors import EFFORT
 
 QUESTIONS = {"quick": 300, "ci": 1_000, "full": 5_000}[EFFORT]

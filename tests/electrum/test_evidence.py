@@ -17,10 +17,10 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import SIGHASH_ALL, find_curve
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
-from support.electrumclient import ElectrumClient, ElectrumError
-from support.hostile import HostileNode, until
-from support.signing import Kind, signed_tx, tr_script, wpkh
-from support.walletbooks import THEIRS
+from support.blocks.signing import Kind, signed_tx, tr_script, wpkh
+from support.peers.electrumclient import ElectrumClient, ElectrumError
+from support.peers.hostile import HostileNode, until
+from support.wallets.walletbooks import THEIRS
 
 pytestmark = pytest.mark.skipif(find_curve() is None, reason="libsecp256k1 is not installed")
 

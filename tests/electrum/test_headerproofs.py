@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from spvfilter.electrum.headerproofs import HeaderProofs
-from support.electrumoracle import double, shown, tree
+from support.oracles.electrumoracle import double, shown, tree
 
 
 class Chain:

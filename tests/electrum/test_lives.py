@@ -27,8 +27,8 @@ from spvfilter.testing import RegtestNode
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.watchlist import WatchList
-from support import signing
-from support.electrumoracle import hash_of_script
+from support.blocks import signing
+from support.oracles.electrumoracle import hash_of_script
 
 if TYPE_CHECKING:
     bdk: Any

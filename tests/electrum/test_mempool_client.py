@@ -16,7 +16,7 @@ from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
-from support.electrumoracle import hash_of_script
+from support.oracles.electrumoracle import hash_of_script
 
 DRIVER = Path(__file__).parent / "npm/driver.js"
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"

@@ -32,8 +32,8 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet import scanned
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.watchlist import WatchList
-from support.electrumclient import ElectrumClient, ElectrumError, closed
-from support.locks import build_tx, key
+from support.blocks.locks import build_tx, key
+from support.peers.electrumclient import ElectrumClient, ElectrumError, closed
 
 CERTIFICATE = Path(__file__).parent / "fixtures/localhost.pem"
 LOCK = p2wpkh(key(33))

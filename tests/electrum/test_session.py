@@ -22,8 +22,8 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.store.scriptviews import OutputEffect, TxEffects, TxProof
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
-from support.headerchains import NOW, regular
-from support.locks import build_tx
+from support.blocks.headerchains import NOW, regular
+from support.blocks.locks import build_tx
 
 KEY = b"\x02" + bytes(32)
 SCRIPT, OTHER = bytes.fromhex("0014" + "11" * 20), bytes.fromhex("0014" + "22" * 20)

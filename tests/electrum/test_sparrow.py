@@ -18,9 +18,9 @@ from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
-from support.electrumclient import ElectrumClient, ElectrumError
-from support.electrumoracle import hash_of_script
-from support.locks import ONE
+from support.blocks.locks import ONE
+from support.oracles.electrumoracle import hash_of_script
+from support.peers.electrumclient import ElectrumClient, ElectrumError
 
 ADDRESSES = [
     "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080",

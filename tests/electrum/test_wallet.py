@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip("aiorpcx")
 
+from electrum.electrumwallet import ElectrumDaemon
 from spvfilter.electrum import ElectrumServer
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
-from support.electrumwallet import ElectrumDaemon
 
 pytestmark = [pytest.mark.electrum, pytest.mark.descriptors]
 

@@ -16,7 +16,7 @@ from spvfilter.filters import batch
 from spvfilter.filters.batch import read_ahead
 from spvfilter.filters.bip158 import BasicFilter, basic_data
 from spvfilter.kernel import BACKEND, GcsQuery
-from support import build
+from support.blocks import build
 from support.vectors import effort
 
 JOBS = pytest.mark.parametrize("jobs", [1, 2, 5])

@@ -13,9 +13,9 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.bip158 import BasicFilter, filter_header, filter_headers
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
-from support import build
-from support.build import TxIn, TxOut
-from support.realdata import runs
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.realdata import runs
 from support.vectors import vector_cases, vector_file, vector_path
 
 CHAINS = [

@@ -17,8 +17,8 @@ from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, filter_hash_funcs,
 from spvfilter.network import MAINNET
 from spvfilter.primitives import OutPoint
 from spvfilter.wire.codec import encode_message
-from support import build
-from support.oracle import Filter
+from support.blocks import build
+from support.oracles.oracle import Filter
 from support.vectors import vector_cases, vector_path
 
 CORE_ELEMENTS = [

@@ -10,10 +10,10 @@ from bitcoin.core import CBlock, CTransaction
 
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
-from support import build
-from support.build import TxIn, TxOut
-from support.oracle import Filter, pushed
-from support.realdata import all_blocks, single_blocks
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.realdata import all_blocks, single_blocks
+from support.oracles.oracle import Filter, pushed
 from support.vectors import effort, vector_file
 
 NONE, ALL, P2PUBKEY_ONLY, UNDEFINED = UpdateFlags

@@ -14,8 +14,8 @@ from spvfilter.errors import FpRateWarning, InexpressibleError, LostSpendsWarnin
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, decoys
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 
 NONE, ALL, P2PUBKEY_ONLY, _ = UpdateFlags
 SECRET = b"a secret of the wallet"

@@ -18,7 +18,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.signing import build_tx
 from spvfilter.transaction import TxIn
-from support.lightworld import LOCKS, World
+from support.client.lightworld import LOCKS, World
 from support.vectors import effort
 
 KEY = b"\x02" + b"\x11" * 32

@@ -27,9 +27,9 @@ from spvfilter.store.views import Coin, Views
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet.events import RunStarted, WalletEvent
 from spvfilter.wire import Service
-from support.electrumclient import ElectrumClient
-from support.hostile import HostileNode, until
-from support.walletbooks import THEIRS
+from support.peers.electrumclient import ElectrumClient
+from support.peers.hostile import HostileNode, until
+from support.wallets.walletbooks import THEIRS
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
 if TYPE_CHECKING:

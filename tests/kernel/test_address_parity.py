@@ -25,9 +25,9 @@ from spvfilter.kernel.pure.table import WatchTable as Reference
 from spvfilter.network import MAINNET, NETWORKS, TESTNET3, Network
 from spvfilter.watch import textfile
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, scripts
-from support.kernelentries import outcome
+from support.blocks import build
+from support.blocks.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, scripts
+from support.kernels.kernelentries import outcome
 from support.vectors import effort, vector_cases
 
 pytestmark = pytest.mark.native

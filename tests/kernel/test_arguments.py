@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from spvfilter.kernel import Family
-from support.kernelentries import (
+from support.kernels.kernelentries import (
     ATTRIBUTES,
     ENTRIES,
     Entry,

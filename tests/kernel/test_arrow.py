@@ -15,8 +15,8 @@ import pytest
 from spvfilter.errors import ColumnError
 from spvfilter.kernel import Encoding, Family, backend
 from spvfilter.kernel.values import NUMBERS
-from support.kernelentries import Kernel, core
-from support.producers import Producer, Streamed, capsule, integers, view
+from support.kernels.kernelentries import Kernel, core
+from support.kernels.producers import Producer, Streamed, capsule, integers, view
 from support.vectors import EFFORT
 
 ROUNDS = {"quick": 60, "ci": 200, "full": 5_000}[EFFORT]

@@ -9,8 +9,8 @@ from spvfilter.errors import FormatError
 from spvfilter.kernel.backend import reference
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.store.validity import are_amounts
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 
 CHECKS = (kernel.check_amounts, reference()["check_amounts"])
 VALUES = st.lists(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from spvfilter.errors import ParameterError
-from support.installed import is_compiled
-from support.kernelentries import Kernel, native, reference
+from support.kernels.kernelentries import Kernel, native, reference
+from support.project.installed import is_compiled
 
 KERNELS = {"native": native, "pure": reference} if is_compiled() else {"pure": reference}
 BOTH = pytest.mark.parametrize("kernel", [make() for make in KERNELS.values()], ids=KERNELS)

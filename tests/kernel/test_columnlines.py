@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel.blocktables import Layout
-from support.kernelentries import Kernel, native, outcome, reference
+from support.kernels.kernelentries import Kernel, native, outcome, reference
 
 kernels = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 CODES = {Layout.INT8: "b", Layout.INT32: "i", Layout.INT64: "q"}

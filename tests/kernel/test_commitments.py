@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from spvfilter import kernel
 from spvfilter.errors import FormatError
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 
 KEY = b"\x02" + bytes(32)
 LEGACY = build.tx([TxIn(b"\x11" * 32, 1, b"\x01\x02")], [TxOut(5, b"\x51")])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spvfilter.kernel import Family
-from support.kernelentries import native
+from support.kernels.kernelentries import native
 
 pytestmark = pytest.mark.native
 SIZE = 512  # bytes

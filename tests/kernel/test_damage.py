@@ -15,9 +15,9 @@ from spvfilter import kernel
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
-from support.realdata import RealBlock, all_blocks, real_block_cases
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.realdata import RealBlock, all_blocks, real_block_cases
 from support.vectors import EFFORT, effort
 
 KEY = b"\x02" + bytes(32)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom import BloomFilter
-from support.kernelentries import ENTRIES, FUSE_TABLE, FUSED, Entry, Kernel, core, native, of_kernel, reference
+from support.kernels.kernelentries import ENTRIES, FUSE_TABLE, FUSED, Entry, Kernel, core, native, of_kernel, reference
 
 SCRIPTS = Path(__file__).parents[2] / "scripts/dev/native"
 NAMES = sorted(vars(reference()))

@@ -11,11 +11,11 @@ from hypothesis import given, strategies as st
 from spvfilter.kernel import block_columns
 from spvfilter.kernel.pure.envelopes import Inscription, inscription_in, leaf_script
 from spvfilter.network import MAINNET
-from support import build
-from support.blocktables import of_network, serialized, values
-from support.build import TxIn, TxOut
-from support.kernelentries import Kernel, native, reference
-from support.realdata import RealBlock, real_block_cases
+from support.blocks import build
+from support.blocks.blocktables import of_network, serialized, values
+from support.blocks.build import TxIn, TxOut
+from support.blocks.realdata import RealBlock, real_block_cases
+from support.kernels.kernelentries import Kernel, native, reference
 
 NAMES = [f"inputs.{name}" for name in ("inscription_count", "content_type", "content_size", "content_hash", "witness")]
 CONTROL = b"\xc0" + bytes(32)

@@ -18,9 +18,20 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind, Hit, Place
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from support import build
-from support.build import TxIn, TxOut
-from support.kernelentries import BLOCK, FILE, FILE_KEY, PLACE, RECORD, SCRIPTS, Kernel, native, outcome, reference
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.kernels.kernelentries import (
+    BLOCK,
+    FILE,
+    FILE_KEY,
+    PLACE,
+    RECORD,
+    SCRIPTS,
+    Kernel,
+    native,
+    outcome,
+    reference,
+)
 from support.vectors import effort
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])

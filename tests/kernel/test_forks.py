@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from spvfilter.kernel import EntryKind, Family, Hit
-from support.kernelentries import BLOCK, PLACE, SCRIPTS, core, native
+from support.kernels.kernelentries import BLOCK, PLACE, SCRIPTS, core, native
 from support.vectors import effort
 
 pytestmark = pytest.mark.native

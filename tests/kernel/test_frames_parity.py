@@ -11,7 +11,7 @@ from spvfilter.kernel.pure.frames import joined_frames as joined_of_reference, s
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import encode_message
 from spvfilter.wire.messages.filters import CFilter
-from support.kernelentries import Kernel, native, reference
+from support.kernels.kernelentries import Kernel, native, reference
 
 pytestmark = pytest.mark.native
 MAGIC = b"\xfa\xbf\xb5\xda"

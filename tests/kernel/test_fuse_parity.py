@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from spvfilter.bloom import sizing
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Encoding, Family
-from support.kernelentries import FUSED, Kernel, native, reference
+from support.kernels.kernelentries import FUSED, Kernel, native, reference
 from support.vectors import effort
 
 pytestmark = pytest.mark.native

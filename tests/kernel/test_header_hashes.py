@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from spvfilter import kernel
 from spvfilter.errors import FormatError
 from spvfilter.kernel.pure import headers
-from support.build import sha256d
+from support.blocks.build import sha256d
 
 TWINS = pytest.mark.parametrize("header_hashes", [kernel.header_hashes, headers.header_hashes], ids=["chosen", "pure"])
 

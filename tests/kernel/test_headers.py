@@ -15,7 +15,7 @@ from spvfilter import kernel
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.bip158 import filter_headers
 from spvfilter.kernel.pure import headers as pure
-from support.build import sha256d
+from support.blocks.build import sha256d
 
 TWINS = pytest.mark.parametrize("twin", [kernel, pure], ids=["chosen", "pure"])
 HIGHEST = (1 << 256) - 1

@@ -14,9 +14,9 @@ import pytest
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import NO_VALUE, Hit
-from support import build
-from support.kernelentries import Kernel, native, outcome, reference
-from support.linelabels import packed_labels
+from support.blocks import build
+from support.kernels.kernelentries import Kernel, native, outcome, reference
+from support.kernels.linelabels import packed_labels
 from support.vectors import effort
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])

@@ -13,8 +13,8 @@ import pytest
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, WatchTable
 from spvfilter.kernel.pure.table import WatchTable as Reference
+from support.blocks.worlds import World, contents
 from support.vectors import effort
-from support.worlds import World, contents
 
 SEEDS = range(effort(20, 100, 1_000))
 HEADER = 192

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.kernelentries import ENTRIES
+from support.kernels.kernelentries import ENTRIES
 
 pytestmark = pytest.mark.native
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ LIMIT = 1.0  # seconds of processor time: 0.02 to 0.2 as measured, and room for 
 SERVE = """
 import ctypes, itertools, json, signal, sys, threading, time
 sys.path.insert(0, "tests")
-from support import kernelentries
+from support.kernels import kernelentries
 import numpy as np
 
 seen = []
@@ -65,7 +65,7 @@ if hasattr(os, "SCHED_BATCH"):
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 sys.path.insert(0, "tests")
-from support import kernelentries
+from support.kernels import kernelentries
 from spvfilter.bloom import BloomFilter, CountingBloomFilter, ScalableBloomFilter
 import numpy as np
 

@@ -24,11 +24,11 @@ from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.csvrows import csv_row, utc
-from support.kernelentries import Kernel, native, outcome, reference
-from support.linelabels import packed_labels
-from support.undo import node_records
+from support.blocks import build
+from support.blocks.undo import node_records
+from support.commands.csvrows import csv_row, utc
+from support.kernels.kernelentries import Kernel, native, outcome, reference
+from support.kernels.linelabels import packed_labels
 from support.vectors import effort, vector_file
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])

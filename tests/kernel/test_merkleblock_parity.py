@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.kernel import Flaw, ProvedTx
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS
-from support import build
-from support.kernelentries import Kernel, native, outcome, reference
-from support.merkletree import extracted, partial_tree
+from support.blocks import build
+from support.blocks.merkletree import extracted, partial_tree
+from support.kernels.kernelentries import Kernel, native, outcome, reference
 from support.vectors import effort
 
 pytestmark = pytest.mark.native

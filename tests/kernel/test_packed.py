@@ -17,12 +17,12 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, Place
 from spvfilter.kernel.pure.blocks import walk_block
-from support import build
-from support.kernelentries import PACKED, Kernel, native, outcome, reference
-from support.realdata import RealBlock, real_block_cases
-from support.undo import coins_of_block, ledger_chain, record_of, undo_of
+from support.blocks import build
+from support.blocks.realdata import RealBlock, real_block_cases
+from support.blocks.undo import coins_of_block, ledger_chain, record_of, undo_of
+from support.blocks.worlds import World
+from support.kernels.kernelentries import PACKED, Kernel, native, outcome, reference
 from support.vectors import effort
-from support.worlds import World
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 TXID, OTHER = bytes(range(32)), bytes(range(7, 39))

@@ -12,9 +12,9 @@ from spvfilter.kernel import MAX_PREFIX, NO_ENTRY, EntryKind, ScriptType, WatchT
 from spvfilter.kernel.pure.blocks import null_data
 from spvfilter.kernel.pure.scripts import solve
 from spvfilter.kernel.pure.table import WatchTable as Reference
-from support import build
-from support.build import TxIn, TxOut
-from support.undo import Spent, full_key, record_of, undo_of
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.undo import Spent, full_key, record_of, undo_of
 
 SCRIPT = build.p2sh(bytes(range(20)))
 KEY = bytes((2,)) + bytes(31) + b"\x01"

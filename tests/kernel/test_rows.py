@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from spvfilter.store.ledger import TxStatus
-from support.kernelentries import native, reference
+from support.kernels.kernelentries import native, reference
 
 kernels = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 

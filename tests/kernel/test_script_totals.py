@@ -13,9 +13,9 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import MAINNET
-from support import build
-from support.kernelentries import Kernel, native, outcome, reference
-from support.linelabels import packed_labels
+from support.blocks import build
+from support.kernels.kernelentries import Kernel, native, outcome, reference
+from support.kernels.linelabels import packed_labels
 from support.vectors import effort
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])

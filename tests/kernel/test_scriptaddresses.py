@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import encode_address
-from support import build
-from support.kernelentries import native, outcome, reference
+from support.blocks import build
+from support.kernels.kernelentries import native, outcome, reference
 
 kernels = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 NETWORK = 0, 5, "bc"

@@ -13,7 +13,7 @@ import pytest
 
 from spvfilter.errors import CapacityError
 from spvfilter.kernel import Encoding, Family
-from support.kernelentries import Kernel, native, reference
+from support.kernels.kernelentries import Kernel, native, reference
 from support.vectors import effort
 
 pytestmark = pytest.mark.native

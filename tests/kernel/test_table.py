@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, WatchTable
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 
 SCRIPT = build.p2wpkh(b"\x01" * 20)
 STRANGER = build.p2wpkh(b"\x02" * 20)

@@ -13,8 +13,8 @@ import pytest
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import EntryKind, Hit
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 from support.vectors import effort
 
 pytestmark = pytest.mark.native

@@ -8,9 +8,9 @@ from spvfilter.errors import FormatError, SpvFilterError
 from spvfilter.kernel import EntryKind, Hit, WatchTable
 from spvfilter.kernel.pure.blocks import txid, walk_block
 from spvfilter.kernel.pure.table import WatchTable as Reference
-from support.realdata import RealBlock, real_block_cases
+from support.blocks.realdata import RealBlock, real_block_cases
+from support.blocks.worlds import World, contents
 from support.vectors import effort
-from support.worlds import World, contents
 
 pytestmark = pytest.mark.native
 SEEDS = range(effort(5, 20, 100))

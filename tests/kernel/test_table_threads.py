@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, WatchTable
-from support import build
-from support.build import TxIn, TxOut
-from support.kernelentries import native
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.kernels.kernelentries import native
 from support.vectors import effort
 
 ROUNDS = effort(60, 200, 5_000)

@@ -14,13 +14,13 @@ from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TY
 from spvfilter.kernel.protocols import PROTOCOLS
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.protocol import MAX_MONEY
-from support import build
-from support.blocktables import EVERY, HEXES, of_network, rows_of_block, values
-from support.build import TxIn, TxOut
-from support.installed import is_compiled
-from support.kernelentries import native, outcome, reference
-from support.realdata import RealBlock, real_block_cases, runs, single_blocks
-from support.undo import KEYS, Spent, coins_of_block, ledger_chain, record_of, spent_of, undo_of
+from support.blocks import build
+from support.blocks.blocktables import EVERY, HEXES, of_network, rows_of_block, values
+from support.blocks.build import TxIn, TxOut
+from support.blocks.realdata import RealBlock, real_block_cases, runs, single_blocks
+from support.blocks.undo import KEYS, Spent, coins_of_block, ledger_chain, record_of, spent_of, undo_of
+from support.kernels.kernelentries import native, outcome, reference
+from support.project.installed import is_compiled
 from support.vectors import effort
 
 FACTS = ("is_coinbase", "fee", "size", "virtual_size", "weight")

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.errors import FormatError, ParameterError
-from support.kernelentries import native, outcome, reference
+from support.kernels.kernelentries import native, outcome, reference
 
 kernels = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 

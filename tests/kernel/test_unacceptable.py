@@ -9,9 +9,9 @@ from spvfilter.kernel import EntryKind, WatchTable, native
 from spvfilter.kernel.pure.blocks import parse_tx
 from spvfilter.kernel.pure.table import WatchTable as Reference
 from spvfilter.protocol import MAX_MONEY
-from support import build
-from support.build import TxIn, TxOut
-from support.undo import Spent, record_of, undo_of
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.undo import Spent, record_of, undo_of
 
 SCRIPT = b"\x76\xa9\x14" + bytes(20) + b"\x88\xac"
 PAID = build.tx([TxIn(bytes([1]) * 32, 0)], [TxOut(7, SCRIPT), TxOut(8, SCRIPT)])

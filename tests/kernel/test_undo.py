@@ -9,11 +9,9 @@ import pytest
 
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, Place, SpentCoin
-from support.build import GENESIS, TxIn, TxOut, block_hash, block_of, p2pkh, p2sh, p2wpkh, push, sha256d, tx
-from support.installed import is_compiled
-from support.kernelentries import Kernel, native, outcome, reference
-from support.realdata import RealBlock, real_block_cases, runs, single_blocks
-from support.undo import (
+from support.blocks.build import GENESIS, TxIn, TxOut, block_hash, block_of, p2pkh, p2sh, p2wpkh, push, sha256d, tx
+from support.blocks.realdata import RealBlock, real_block_cases, runs, single_blocks
+from support.blocks.undo import (
     KEYS,
     Spent,
     coins_of_block,
@@ -26,6 +24,8 @@ from support.undo import (
     undo_of,
     var,
 )
+from support.kernels.kernelentries import Kernel, native, outcome, reference
+from support.project.installed import is_compiled
 from support.vectors import effort, vector_file
 
 pytestmark = pytest.mark.native

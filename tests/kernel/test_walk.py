@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from spvfilter import kernel
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import Header, hash_to_hex
-from support import build
-from support.build import TxIn, TxOut
-from support.realdata import RealBlock, real_block_cases, runs
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.realdata import RealBlock, real_block_cases, runs
 from support.vectors import vector_cases, vector_file, vector_path
 
 KEY = b"\x02" + bytes(32)

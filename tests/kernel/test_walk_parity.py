@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.protocol import HEADER_SIZE
-from support import build
-from support.build import TxIn, TxOut
-from support.kernelentries import Kernel, native, outcome, reference
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.kernels.kernelentries import Kernel, native, outcome, reference
 
 pytestmark = pytest.mark.native
 LEGACY = build.tx([TxIn(b"\x11" * 32, 1, b"\x51" * 50), TxIn(b"\x22" * 32, 2)], [TxOut(5, b"\x52" * 30), TxOut(6, b"")])

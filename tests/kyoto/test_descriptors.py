@@ -9,8 +9,8 @@ import pytest
 
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.watch.descriptor import parse_descriptor
-from support.keychains import RandomDescriptors
 from support.vectors import effort
+from support.wallets.keychains import RandomDescriptors
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
 

@@ -17,9 +17,9 @@ from spvfilter.light.events import Mode
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.wire.transport import Transport
-from support.kyoto import Coin, Kyoto
-from support.lightworld import Run, World, running
-from support.locks import public_key
+from support.blocks.locks import public_key
+from support.client.lightworld import Run, World, running
+from support.oracles.kyoto import Coin, Kyoto
 from support.vectors import effort
 
 pytestmark = pytest.mark.kyoto

@@ -24,9 +24,9 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.keychains import RandomDescriptors
-from support.lightworld import FAST, START, World, where
+from support.client.lightworld import FAST, START, World, where
 from support.vectors import effort
+from support.wallets.keychains import RandomDescriptors
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
-from support.build import p2wpkh
-from support.regtests import mined
+from support.blocks.build import p2wpkh
+from support.client.regtests import mined
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 

@@ -13,7 +13,7 @@ from spvfilter.errors import EventGapError
 from spvfilter.light.events import Mode
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
-from support.lightworld import START, World, check_stored, running
+from support.client.lightworld import START, World, check_stored, running
 
 
 def back_up(path: Path, copy: Path) -> None:

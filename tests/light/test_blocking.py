@@ -31,8 +31,8 @@ from spvfilter.store.store import Store
 from spvfilter.store.views import Balance
 from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.watch.watchlist import WatchList
-from support.engineparts import keep_events_in
-from support.regtests import mined
+from support.client.engineparts import keep_events_in
+from support.client.regtests import mined
 
 SCRIPT = b"\x00\x14" + bytes(20)
 OWN = {"call", "timeout"}  # names that LightClient does not need

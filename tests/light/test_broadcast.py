@@ -11,7 +11,7 @@ from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.node.server import Node
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from support.lightworld import IMPATIENT, World, running
+from support.client.lightworld import IMPATIENT, World, running
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.store.store import Store
-from support.lightworld import START, World, place, running, where
+from support.client.lightworld import START, World, place, running, where
 from support.vectors import effort
 
 MODES: dict[str, dict[str, Any]] = {

@@ -16,8 +16,8 @@ from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet import WalletStore
 from spvfilter.watch import WatchList
-from support import signing
-from support.regtests import mined
+from support.blocks import signing
+from support.client.regtests import mined
 
 pytestmark = pytest.mark.descriptors
 

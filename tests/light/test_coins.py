@@ -14,8 +14,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store.views import Coin
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
-from support.lightworld import LOCKS, STRANGER, World, running
-from support.locks import build_tx
+from support.blocks.locks import build_tx
+from support.client.lightworld import LOCKS, STRANGER, World, running
 
 OTHER = OutPoint(bytes(31) + b"\x07", 3)
 

@@ -16,8 +16,8 @@ from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.store.importer import FilterImport
 from spvfilter.store.store import Store
-from support.compactworld import LIMITS, counting, grown, reach_tip
-from support.lightworld import World, place, running
+from support.client.compactworld import LIMITS, counting, grown, reach_tip
+from support.client.lightworld import World, place, running
 
 LATE = p2wpkh(b"\x03" + bytes(32))
 Change = Callable[[int, bytes, bytes], bytes]

@@ -12,8 +12,8 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.match import Completeness
-from support.compactworld import LIMITS, grown
-from support.lightworld import START, Run, World, running, where
+from support.client.compactworld import LIMITS, grown
+from support.client.lightworld import START, Run, World, running, where
 
 
 def completeness(run: Run) -> set[str]:

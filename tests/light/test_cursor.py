@@ -26,7 +26,7 @@ from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import START, Books, World, running
+from support.client.lightworld import START, Books, World, running
 from support.vectors import effort
 
 _STATE = "state"  # name of the note that stands for the wallet's matches

@@ -11,7 +11,7 @@ import pytest
 from spvfilter.errors import StoreError
 from spvfilter.node.server import Node
 from spvfilter.store.sqlite import COMPANIONS
-from support.lightworld import World, place, running
+from support.client.lightworld import World, place, running
 from support.vectors import effort
 
 MODES: dict[str, dict[str, Any]] = {"bip37": {"mode": "bip37"}, "kept": {"mode": "compact", "keep_filters": True}}

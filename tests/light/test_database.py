@@ -23,7 +23,7 @@ from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import World, running
+from support.client.lightworld import World, running
 
 PROGRESS = Emit(Progress(Phase.FILTERS, 1, 2))
 SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))

@@ -13,8 +13,8 @@ from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.wire.events import Cause, Service, Settings
 from spvfilter.wire.transport import Transport, V2Policy, is_installed
-from support.lightworld import World, running, where
-from support.v2peers import without_extra
+from support.client.lightworld import World, running, where
+from support.peers.v2peers import without_extra
 
 PLAIN = replace(SETTINGS, services=SERVICES & ~Service.P2P_V2)
 

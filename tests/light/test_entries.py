@@ -24,8 +24,8 @@ from spvfilter.primitives import OutPoint, script_pushes
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import STRANGER, Place, Run, World, check_stored, key, place, running
-from support.locks import FOREIGN, build_tx
+from support.blocks.locks import FOREIGN, build_tx
+from support.client.lightworld import STRANGER, Place, Run, World, check_stored, key, place, running
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 

@@ -18,7 +18,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.store.store import Store
-from support.lightworld import FAST, Run, World, check_stored, place, running
+from support.client.lightworld import FAST, Run, World, check_stored, place, running
 from support.vectors import effort
 
 MODES: dict[str, dict[str, Any]] = {

@@ -11,8 +11,8 @@ from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn
 from spvfilter.wire.messages import table as wire
-from support.compactworld import LIMITS
-from support.lightworld import World, running
+from support.client.compactworld import LIMITS
+from support.client.lightworld import World, running
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])

@@ -22,9 +22,9 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch import windows
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.keychains import script_at
-from support.regtests import mined
+from support.client.regtests import mined
 from support.vectors import effort
+from support.wallets.keychains import script_at
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from light import lightprocess
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.store import Store
-from support import lightprocess
-from support.lightworld import Run, World, check_stored, place, running, where
+from support.client.lightworld import Run, World, check_stored, place, running, where
 from support.vectors import effort
 
 PATHS = os.pathsep.join(filter(None, [str(Path(lightprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))

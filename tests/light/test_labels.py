@@ -26,9 +26,9 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
-from support.engineparts import engine_of
-from support.lightworld import LOCKS, STRANGER, World, running
-from support.regtests import mined
+from support.client.engineparts import engine_of
+from support.client.lightworld import LOCKS, STRANGER, World, running
+from support.client.regtests import mined
 
 ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
 TPUB = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"

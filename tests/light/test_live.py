@@ -18,7 +18,7 @@ from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.wallet.events import MatchConfirmed, Reason
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import LOCKS, START, World, key, running
+from support.client.lightworld import LOCKS, START, World, key, running
 
 
 async def test_a_payment_is_found_in_the_mempool_and_then_confirmed() -> None:

@@ -11,10 +11,10 @@ from spvfilter.light.engine import longchange
 from spvfilter.light.engine.effects import Effect, Wake
 from spvfilter.light.engine.inputs import Committed, Input, Instant, Tick
 from spvfilter.node.server import Node
-from support.build import TxIn, TxOut, tx
-from support.engineparts import engine_of, queue_of, running_of
-from support.lightworld import World, running
-from support.locks import LOCKS, STRANGER, build_tx
+from support.blocks.build import TxIn, TxOut, tx
+from support.blocks.locks import LOCKS, STRANGER, build_tx
+from support.client.engineparts import engine_of, queue_of, running_of
+from support.client.lightworld import World, running
 
 
 async def test_an_abandoned_transaction_is_stored_after_a_long_change(monkeypatch: pytest.MonkeyPatch) -> None:

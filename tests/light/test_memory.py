@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from light import worldprocess
+from light.worldprocess import BLOCK_S
 from spvfilter.light import stream
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine import broadcaster
@@ -19,12 +21,10 @@ from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.wallet import books, orphanage
 from spvfilter.wallet.events import MatchFound
-from support import worldprocess
-from support.engineparts import engine_of, tracked_txs
+from support.client.engineparts import engine_of, tracked_txs
+from support.client.lightworld import FAST, START, TIMEOUT_S, World, running
 from support.held import most_held
-from support.lightworld import FAST, START, TIMEOUT_S, World, running
 from support.vectors import effort
-from support.worldprocess import BLOCK_S
 
 PATHS = os.pathsep.join(filter(None, [str(Path(worldprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
 WARM_UP = 40  # Blocks.

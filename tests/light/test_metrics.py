@@ -17,7 +17,7 @@ from spvfilter.light.engine.inputs import Tick
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
-from support.lightworld import START, World, running, where
+from support.client.lightworld import START, World, running, where
 
 COUNTERS = [field.name for field in fields(Metrics)][-13:]
 

@@ -12,10 +12,10 @@ from spvfilter.light.client import LightClient
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
-from support import lightworld
-from support.engineparts import engine_of
-from support.lightworld import START, Run, World, running, where
-from support.regtests import wake
+from support.client import lightworld
+from support.client.engineparts import engine_of
+from support.client.lightworld import START, Run, World, running, where
+from support.client.regtests import wake
 from support.vectors import effort
 
 

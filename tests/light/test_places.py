@@ -10,7 +10,7 @@ from spvfilter.node.server import Node
 from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
-from support.lightworld import LOCKS, START, World, running
+from support.client.lightworld import LOCKS, START, World, running
 
 
 @pytest.mark.parametrize(("mode", "certainty"), [("bip37", Completeness.UNPROVEN), ("compact", Completeness.ONE_PEER)])

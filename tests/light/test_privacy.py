@@ -22,8 +22,8 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.filters import FilterLoad
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
-from support import build
-from support.regtests import mined
+from support.blocks import build
+from support.client.regtests import mined
 from support.vectors import effort
 
 RATE = 0.005

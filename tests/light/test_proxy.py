@@ -25,8 +25,8 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
-from support.engineparts import engine_of
-from support.lightworld import FAST, START, Run, World, running, where
+from support.client.engineparts import engine_of
+from support.client.lightworld import FAST, START, Run, World, running, where
 
 ONION = "explorerzydxu5ecjrkwceayqybizmpjjznk5izmitf2modhcusuqlid.onion"
 

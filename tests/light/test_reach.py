@@ -17,8 +17,8 @@ from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
 from spvfilter.watch.watchlist import WatchList
-from support.engineparts import block_requests_of, running_of
-from support.regtests import mined
+from support.client.engineparts import block_requests_of, running_of
+from support.client.regtests import mined
 
 
 def script(index: int) -> bytes:

@@ -22,8 +22,8 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchWithdrawn
 from spvfilter.wallet.reader import WalletStore
-from support.engineparts import written
-from support.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
+from support.client.engineparts import written
+from support.client.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 ABOVE = 900_000

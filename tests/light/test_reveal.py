@@ -34,9 +34,9 @@ from spvfilter.wallet.searches import Searches
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service
-from support.keychains import script_at
-from support.regtests import mined
+from support.client.regtests import mined
 from support.vectors import effort
+from support.wallets.keychains import script_at
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 ADDRESSES = [str(script_to_address(script_at(index), REGTEST)) for index in range(1_000)]

@@ -19,8 +19,8 @@ from spvfilter.light.runlog import RunLog
 from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
-from support.lightworld import LOCKS, World, key, running, where
-from support.swarm import Client, Swarm
+from support.client.lightworld import LOCKS, World, key, running, where
+from support.client.swarm import Client, Swarm
 
 LOGGER = "spvfilter.light.runlog"
 

@@ -34,9 +34,9 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
-from support.engineparts import engine_of, filter_search_of
-from support.keychains import script_at
-from support.regtests import mined
+from support.client.engineparts import engine_of, filter_search_of
+from support.client.regtests import mined
+from support.wallets.keychains import script_at
 
 MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 

@@ -23,9 +23,9 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.regtests import mined
-from support.signing import signed_tx, wpkh
-from support.walletbooks import THEIRS
+from support.blocks.signing import signed_tx, wpkh
+from support.client.regtests import mined
+from support.wallets.walletbooks import THEIRS
 
 pytestmark = [
     pytest.mark.skipif(find_curve() is None, reason="libsecp256k1 is not installed"),

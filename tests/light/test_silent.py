@@ -23,11 +23,11 @@ from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
-from support import undo
-from support.compactworld import LIMITS
-from support.lightworld import Run, running
-from support.silentpayments import output_of, psbt_maps, signed
-from support.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
+from support.blocks import undo
+from support.blocks.silentpayments import output_of, psbt_maps, signed
+from support.client.compactworld import LIMITS
+from support.client.lightworld import Run, running
+from support.client.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
 
 H = 1 << 31  # a hardened step
 

@@ -13,10 +13,10 @@ from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.transaction import Transaction
-from support import undo
-from support.compactworld import LIMITS, reach_tip
-from support.lightworld import running
-from support.silentworld import OTHER, SISTER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
+from support.blocks import undo
+from support.client.compactworld import LIMITS, reach_tip
+from support.client.lightworld import running
+from support.client.silentworld import OTHER, SISTER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
 from support.vectors import effort
 
 Coins = set[tuple[bytes, int, int | None, int | None]]

@@ -26,12 +26,12 @@ from spvfilter.watch import silentkeychain
 from spvfilter.watch.labels import write_labels
 from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
-from support import undo
-from support.compactworld import LIMITS
-from support.corenode import CoreNode
-from support.lightworld import running
-from support.silentpayments import output_of
-from support.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
+from support.blocks import undo
+from support.blocks.silentpayments import output_of
+from support.client.compactworld import LIMITS
+from support.client.lightworld import running
+from support.client.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
+from support.peers.corenode import CoreNode
 
 ONLY_BLOOM = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
 SECRET = WALLET.scan_text.encode()

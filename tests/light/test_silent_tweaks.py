@@ -15,10 +15,10 @@ from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.tweaksource import TweakSource
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
-from support.compactworld import LIMITS
-from support.lightworld import Run, World, running
-from support.silentpayments import output_of
-from support.silentworld import OTHER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
+from support.blocks.silentpayments import output_of
+from support.client.compactworld import LIMITS
+from support.client.lightworld import Run, World, running
+from support.client.silentworld import OTHER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
 
 
 def following(

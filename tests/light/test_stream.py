@@ -18,9 +18,9 @@ from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.match import Match, MatchKind
-from support.engineparts import running_of
+from support.client.engineparts import running_of
+from support.client.lightworld import World, place, running
 from support.held import sizes_of
-from support.lightworld import World, place, running
 from support.vectors import effort
 
 

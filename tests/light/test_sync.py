@@ -21,7 +21,7 @@ from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.inventory import GetHeaders, Headers
-from support.lightworld import FAST, START, TIMEOUT_S, World, running, where
+from support.client.lightworld import FAST, START, TIMEOUT_S, World, running, where
 
 
 @pytest.mark.parametrize("ahead_s", [-5 * 86_400, 3 * 3_600, 86_400])

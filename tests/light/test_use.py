@@ -24,8 +24,8 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import FAST, IMPATIENT, LOCKS, START, STRANGER, World, running, where
-from support.locks import build_tx
+from support.blocks.locks import build_tx
+from support.client.lightworld import FAST, IMPATIENT, LOCKS, START, STRANGER, World, running, where
 
 
 def client_of(world: World, *nodes: Node) -> LightClient:

@@ -24,9 +24,9 @@ from spvfilter.node.server import Node
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.watchlist import WatchList
-from support.engineparts import store_of
-from support.lightworld import STRANGER, Books, World, running
-from support.locks import build_tx
+from support.blocks.locks import build_tx
+from support.client.engineparts import store_of
+from support.client.lightworld import STRANGER, Books, World, running
 
 
 async def test_a_wait_for_confirmations_survives_a_reorganization() -> None:

@@ -18,10 +18,10 @@ from spvfilter.node.server import Node
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
-from support.ledger import check_ledger
-from support.lightworld import LOCKS, STRANGER, World, running, where
-from support.locks import build_tx
-from support.regtests import miner_coins
+from support.blocks.locks import build_tx
+from support.client.lightworld import LOCKS, STRANGER, World, running, where
+from support.client.regtests import miner_coins
+from support.oracles.ledger import check_ledger
 
 
 def conflicting(regtest: Regtest, value: int) -> bytes:

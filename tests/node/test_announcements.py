@@ -9,7 +9,7 @@ import pytest
 from spvfilter.node.regtest import FEE, Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
-from support.nodeclient import (
+from support.peers.nodeclient import (
     BLOCK,
     TX,
     WTX,

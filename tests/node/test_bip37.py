@@ -19,8 +19,8 @@ from spvfilter.signing import build_tx
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.merkleblock import MerkleBlock
-from support.build import stripped, txid, var_bytes
-from support.nodeclient import BLOCK, FILTERED_BLOCK, TX, Client, Received, client, inventory
+from support.blocks.build import stripped, txid, var_bytes
+from support.peers.nodeclient import BLOCK, FILTERED_BLOCK, TX, Client, Received, client, inventory
 
 KEY, OTHER = b"\x02" + b"\x11" * 32, b"\x03" + b"\x22" * 32
 STRANGER = p2wpkh(b"\x02" + b"\x33" * 32)

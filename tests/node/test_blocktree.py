@@ -29,7 +29,7 @@ from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.signing import build_tx
 from spvfilter.transaction import TxIn
-from support import build
+from support.blocks import build
 
 NOW = 1_700_000_000
 TRUE = b"\x51"

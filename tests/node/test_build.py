@@ -20,7 +20,7 @@ from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.signing import build_tx
 from spvfilter.transaction import TxIn
 from spvfilter.watch.watchlist import WatchList
-from support import build
+from support.blocks import build
 
 KEY = b"\x02" + sha256(b"key").digest()
 LONG_KEY = b"\x04" + sha256(b"x").digest() + sha256(b"y").digest()

@@ -13,8 +13,8 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import op_return, p2tr, p2wpkh
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.wire.events import Service
-from support.build import sha256d, var_bytes, var_int
-from support.nodeclient import client
+from support.blocks.build import sha256d, var_bytes, var_int
+from support.peers.nodeclient import client
 
 OURS = p2wpkh(b"\x02" + bytes(32))
 

@@ -20,8 +20,8 @@ from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signing import build_tx
-from support.build import var_int
-from support.nodeclient import (
+from support.blocks.build import var_int
+from support.peers.nodeclient import (
     BLOCK,
     FILTERED_BLOCK,
     TX,

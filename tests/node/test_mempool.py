@@ -15,7 +15,7 @@ from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signing import build_tx
 from spvfilter.transaction import TxIn
-from support.build import txid, wtxid
+from support.blocks.build import txid, wtxid
 
 NOW = 1_700_000_000
 ANY = Lock(b"\x51" + bytes(20))  # never checked; long enough for a transaction of 65 bytes

@@ -16,7 +16,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction
-from support.build import txid
+from support.blocks.build import txid
 
 NOW = 1_700_000_000
 KEY = b"\x02" + bytes(32)

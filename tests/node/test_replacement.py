@@ -13,7 +13,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import Validity, verify_spends
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
-from support.locks import key, secret
+from support.blocks.locks import key, secret
 
 NOW = 1_700_000_000
 KEY, SECRETS = key(1), [secret(1)]

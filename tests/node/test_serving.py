@@ -16,8 +16,8 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signing import build_tx
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetHeaders
-from support.build import stripped, txid, wtxid
-from support.nodeclient import (
+from support.blocks.build import stripped, txid, wtxid
+from support.peers.nodeclient import (
     BLOCK,
     COMPACT_BLOCK,
     FILTERED_BLOCK,

@@ -23,7 +23,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.wire.events import Cause, Fenced, Received, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.session import MAX_SEND_BUFFER
-from support.nodeclient import MAGIC, message, version_payload
+from support.peers.nodeclient import MAGIC, message, version_payload
 
 SETTINGS = Settings(REGTEST)
 

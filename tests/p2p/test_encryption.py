@@ -21,8 +21,8 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.wire import v2
 from spvfilter.wire.events import Cause, Fenced, Service, Settings
 from spvfilter.wire.transport import Transport, V2Policy
-from support.nodeclient import message, version_payload
-from support.v2peers import without_extra
+from support.peers.nodeclient import message, version_payload
+from support.peers.v2peers import without_extra
 
 pytestmark = pytest.mark.v2
 

@@ -16,8 +16,8 @@ from spvfilter.primitives import TxOut
 from spvfilter.wire.events import Ready, SessionEvent
 from spvfilter.wire.messages import Tx
 from spvfilter.wire.messages.table import Message
-from support import build
-from support.build import TxIn, tx
+from support.blocks import build
+from support.blocks.build import TxIn, tx
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 PATIENCE_S = 30.0

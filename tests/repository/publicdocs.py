@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from support.publicnames import loaded
+from support.project.publicnames import loaded
 
 ENUMS = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -24,9 +24,9 @@ from spvfilter.light import LightClient
 from spvfilter.node import p2pkh
 from spvfilter.primitives import compact_size
 from spvfilter.wire.messages import Version, parse_message
-from support.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, own
-from support.raising import Raising, says, sourced
-from support.rules import assert_none
+from support.project.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, own
+from support.project.raising import Raising, says, sourced
+from support.project.rules import assert_none
 
 RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
 IMPOSSIBLE = {  # members that cannot raise an error which their source seems to raise, and the reason

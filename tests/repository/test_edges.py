@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from support.installed import ROOT
-from support.rules import PACKAGE, assert_none
+from support.project.installed import ROOT
+from support.project.rules import PACKAGE, assert_none
 
 EDGES = (PACKAGE / "electrum", PACKAGE / "interop", PACKAGE / "cli", ROOT / "examples")
 BEHIND = ("light", "store", "wallet")

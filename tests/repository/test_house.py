@@ -14,8 +14,8 @@ from sysconfig import get_path
 
 import pytest
 
-from support.installed import ROOT
-from support.rules import PACKAGE, assert_none, modules, nodes, tree
+from support.project.installed import ROOT
+from support.project.rules import PACKAGE, assert_none, modules, nodes, tree
 
 # Higher floors may import lower ones. Rooms of one floor never import each other, except on the ground floor, which has
 # the order below.

@@ -15,9 +15,9 @@ import pytest
 from spvfilter import cli, errors
 from spvfilter.cli.arguments import Parser
 from spvfilter.cli.commands import HELP
-from support.pages import DOCS, PAGES, PROGRAMS
-from support.publicnames import public
-from support.rules import assert_none
+from support.project.pages import DOCS, PAGES, PROGRAMS
+from support.project.publicnames import public
+from support.project.rules import assert_none
 
 ROOT = DOCS.parent
 FOREIGN = {"cd", "dask", "echo", "git", "mkdir", "openssl", "pip", "python3", "sqlite3"}  # commands of other programs

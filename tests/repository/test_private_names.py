@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from support.installed import ROOT
-from support.rules import assert_none
+from support.project.installed import ROOT
+from support.project.rules import assert_none
 
 TESTS = ROOT / "tests"
 LISTED = Path(__file__).with_name("private_names.txt")

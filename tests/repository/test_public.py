@@ -19,9 +19,9 @@ import pytest
 import spvfilter
 from spvfilter import errors
 from spvfilter._public import deferred
-from support.publicnames import MODULES, ROOMS, loaded, members, own, public
-from support.raising import is_kernel, plain
-from support.rules import PACKAGE, assert_none
+from support.project.publicnames import MODULES, ROOMS, loaded, members, own, public
+from support.project.raising import is_kernel, plain
+from support.project.rules import PACKAGE, assert_none
 
 FACE: ModuleType = spvfilter  # typed so that type checkers do not know its attributes
 INTERNAL = ["_pyinstaller", "cli", "kernel", "light.engine", "signatures", "silent"]

@@ -17,9 +17,9 @@ from spvfilter.primitives import Header, OutPoint, TxOut, hash_of, hash_to_hex
 from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
 from spvfilter.wire.messages import Unknown
-from support.publicnames import public as public_names
-from support.rules import assert_none
-from support.values import VALUES
+from support.project.publicnames import public as public_names
+from support.project.rules import assert_none
+from support.project.values import VALUES
 
 ALL = [value for values in VALUES.values() for value in values]
 INTERNAL = {"StoredMatch", "StoredTx", "Hit", "TxMatch", "Place", "Linked"}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from support.rules import PACKAGE, modules, nodes, source
+from support.project.rules import PACKAGE, modules, nodes, source
 
 BOOKS = [
     *("accounts", "account_txs", "branches", "coins", "events", "frozen", "held", "labels", "matches"),

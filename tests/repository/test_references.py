@@ -13,8 +13,8 @@ from pathlib import Path
 
 import spvfilter
 from repository.publicdocs import Doc, public_docs
-from support.publicnames import MODULES, ROOMS, public
-from support.rules import assert_none
+from support.project.publicnames import MODULES, ROOMS, public
+from support.project.rules import assert_none
 
 CODE = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 CAMEL_CASE = re.compile(r"(?<![\w.`/])([A-Z][a-z0-9]+[A-Z]\w*)(\.[a-z]\w*)?")

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.corenode import CoreNode
-from support.nodechains import paid_chain
+from support.blocks.nodechains import paid_chain
+from support.peers.corenode import CoreNode
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from spvfilter.errors import (
 )
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.rpc import BlindBitOracle, RpcLimits
-from support.corenode import JSON, response
-from support.tweakserver import HttpTweakServer
+from support.peers.corenode import JSON, response
+from support.peers.tweakserver import HttpTweakServer
 
 BLOCK, TWEAKS = bytes(range(32)), [b"\2" + bytes([n]) * 32 for n in range(1, 4)]
 

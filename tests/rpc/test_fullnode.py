@@ -32,9 +32,9 @@ from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.rpc import CookieFile, Credentials, FullNode, Password, RpcLimits
 from spvfilter.rpc.api import MOST_BLOCKS
 from spvfilter.rpc.credentials import basic
-from support.build import block_hash
-from support.corenode import BINARY, JSON, PASSWORD, USER, CoreNode, Request, merkle_damaged, response
-from support.pauses import Pauses
+from support.blocks.build import block_hash
+from support.client.pauses import Pauses
+from support.peers.corenode import BINARY, JSON, PASSWORD, USER, CoreNode, Request, merkle_damaged, response
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 WAYS = pytest.mark.parametrize("way", ["rest", "rpc"])

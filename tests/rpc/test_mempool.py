@@ -11,9 +11,9 @@ import pytest
 from spvfilter.errors import NodeAnswerError, NodeRefusedError
 from spvfilter.network import REGTEST
 from spvfilter.rpc import FullNode, Password
-from support.build import TxIn, TxOut, tx, txid
-from support.corenode import BINARY, JSON, PASSWORD, USER, CoreNode, Request, response
-from support.pauses import Pauses
+from support.blocks.build import TxIn, TxOut, tx, txid
+from support.client.pauses import Pauses
+from support.peers.corenode import BINARY, JSON, PASSWORD, USER, CoreNode, Request, response
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 WAYS = pytest.mark.parametrize("way", ["rest", "rpc"])

@@ -15,9 +15,9 @@ import pytest
 from spvfilter.errors import ParameterError
 from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.rpc import TipNotices
-from support.build import block_hash
-from support.nodechains import paid_chain
-from support.publisher import Publisher
+from support.blocks.build import block_hash
+from support.blocks.nodechains import paid_chain
+from support.peers.publisher import Publisher
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 PATIENCE_S = 30.0

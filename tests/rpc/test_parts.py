@@ -21,9 +21,9 @@ from spvfilter.protocol import MAX_MONEY
 from spvfilter.rpc import CookieFile, Endpoint, Password, Patience, RpcLimits
 from spvfilter.rpc.credentials import basic, redacted
 from spvfilter.rpc.spent import undo_record
-from support.corenode import spent_answer
-from support.pauses import Pauses
-from support.undo import KEYS, Spent, record_of, undo_of
+from support.blocks.undo import KEYS, Spent, record_of, undo_of
+from support.client.pauses import Pauses
+from support.peers.corenode import spent_answer
 from support.vectors import effort
 
 

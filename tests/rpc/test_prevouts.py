@@ -11,9 +11,9 @@ from spvfilter.primitives import TxOut
 from spvfilter.rpc.endpoint import Endpoint
 from spvfilter.rpc.prevouts import parsed_output, parsed_utxos, spent_of_details
 from spvfilter.rpc.spent import SpentOutput, record_of_outputs
-from support.corenode import CoreNode, output_json, spent_json
-from support.silentpayments import SilentChain, Wallet
-from support.undo import Spent
+from support.blocks.silentpayments import SilentChain, Wallet
+from support.blocks.undo import Spent
+from support.peers.corenode import CoreNode, output_json, spent_json
 
 pytest.importorskip("btclib_secp256k1")
 

@@ -11,7 +11,7 @@ import pytest
 
 from spvfilter.errors import ParameterError
 from spvfilter.rpc import TxNotices
-from support.publisher import Publisher
+from support.peers.publisher import Publisher
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 PATIENCE_S = 30.0

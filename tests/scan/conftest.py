@@ -9,7 +9,7 @@ import pytest
 
 from spvfilter.kernel import BACKEND
 from spvfilter.scan import order, scan
-from support.daskcluster import Cluster
+from support.commands.daskcluster import Cluster
 
 
 @pytest.fixture

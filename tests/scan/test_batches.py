@@ -19,10 +19,10 @@ from spvfilter.network import MAINNET
 from spvfilter.scan import BlockFiles, MatchBatch, Matcher
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxOut, block_of, p2wpkh
-from support.chains import found_by, random_chain, random_tree, slowly, write_records
-from support.realdata import RealBlock, real_block_cases
-from support.undo import framed, ledger_chain
+from support.blocks.build import TxOut, block_of, p2wpkh
+from support.blocks.chains import found_by, random_chain, random_tree, slowly, write_records
+from support.blocks.realdata import RealBlock, real_block_cases
+from support.blocks.undo import framed, ledger_chain
 from support.vectors import effort
 
 

@@ -15,8 +15,8 @@ from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles
-from support.build import block_hash, block_of
-from support.chains import exact, found_by, random_chain, record, write_records, xored
+from support.blocks.build import block_hash, block_of
+from support.blocks.chains import exact, found_by, random_chain, record, write_records, xored
 from support.vectors import effort, vector_path
 
 ONE, TWO, THREE = (block_of(bytes([n]) * 32, 100 + n) for n in (1, 2, 3))

@@ -13,8 +13,17 @@ from spvfilter import errors
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles
 from spvfilter.watch.match import MatchKind
-from support.build import TxIn, block_hash, block_of, chain_of, p2wpkh, tx, txid
-from support.chains import best_chain, exact, found_by, identity, random_chain, random_tree, slowly, write_records
+from support.blocks.build import TxIn, block_hash, block_of, chain_of, p2wpkh, tx, txid
+from support.blocks.chains import (
+    best_chain,
+    exact,
+    found_by,
+    identity,
+    random_chain,
+    random_tree,
+    slowly,
+    write_records,
+)
 from support.matching import ANCESTOR, JOBS, SEEDS, mine, once, pay, shuffled, spend
 
 pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")

@@ -28,10 +28,10 @@ from spvfilter.scan.workertask import Shared, part_bytes
 from spvfilter.watch import compiled
 from spvfilter.watch.compiled import ImagePlace, new_image
 from spvfilter.watch.watchlist import WatchList
-from support.build import block_of
-from support.chains import record, write_records
-from support.daskcluster import PATIENCE_S, Cluster, client_of
-from support.undo import framed, ledger_chain
+from support.blocks.build import block_of
+from support.blocks.chains import record, write_records
+from support.blocks.undo import framed, ledger_chain
+from support.commands.daskcluster import PATIENCE_S, Cluster, client_of
 from support.vectors import effort
 
 pytestmark = [

@@ -18,12 +18,12 @@ from spvfilter.hashes import hash160
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, exportrun, sortedruns
 from spvfilter.scan.coinset import check_whole, state_path, write_coins_table
-from support import build
-from support.build import TxIn, TxOut, block_hash
-from support.chains import record as block_record
-from support.parquetfiles import facts
-from support.realdata import runs
-from support.undo import Ledger, Spent
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut, block_hash
+from support.blocks.chains import record as block_record
+from support.blocks.realdata import runs
+from support.blocks.undo import Ledger, Spent
+from support.oracles.parquetfiles import facts
 from support.vectors import effort
 
 pytestmark = pytest.mark.columns

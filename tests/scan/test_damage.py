@@ -12,8 +12,8 @@ import pytest
 from spvfilter import BlockFiles, Match, Matcher, OutPoint, WatchList
 from spvfilter.errors import FormatError, IncompleteScanError
 from spvfilter.scan import ScanReport
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 from support.vectors import vector_file, vector_path
 
 MINE = b"\x00\x14" + b"\x77" * 20

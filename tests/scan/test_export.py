@@ -30,12 +30,12 @@ from spvfilter.scan import (
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS, column_names
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.watch.watchlist import WatchList
-from support.blocktables import rows_of_block
-from support.chains import record as block_record, xored
-from support.growingchain import GrowingChain
-from support.parquetfiles import can_filter, facts, groups_read
-from support.realdata import single_blocks
-from support.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of
+from support.blocks.blocktables import rows_of_block
+from support.blocks.chains import record as block_record, xored
+from support.blocks.growingchain import GrowingChain
+from support.blocks.realdata import single_blocks
+from support.blocks.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of
+from support.oracles.parquetfiles import can_filter, facts, groups_read
 from support.vectors import effort
 
 pytestmark = pytest.mark.columns

@@ -8,9 +8,9 @@ import pytest
 
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, DaskWorkers, Plan, TableExport
-from support.chains import record as block_record
-from support.daskcluster import Cluster, client_of
-from support.undo import framed, ledger_chain
+from support.blocks.chains import record as block_record
+from support.blocks.undo import framed, ledger_chain
+from support.commands.daskcluster import Cluster, client_of
 
 pytestmark = [
     pytest.mark.dask,

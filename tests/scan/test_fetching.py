@@ -18,12 +18,12 @@ from spvfilter.rpc import FullNode, Listing, Password
 from spvfilter.scan import BlockFiles, BlockRef, BlockSpan, Matcher, NodeBlocks, block_coins
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support.build import block_hash
-from support.chains import found_by
-from support.corenode import BINARY, PASSWORD, USER, CoreNode, Request, chain_of, response, spent_answer
-from support.nodechains import paid_chain, watched
-from support.pauses import Pauses
-from support.undo import Spent
+from support.blocks.build import block_hash
+from support.blocks.chains import found_by
+from support.blocks.nodechains import paid_chain, watched
+from support.blocks.undo import Spent
+from support.client.pauses import Pauses
+from support.peers.corenode import BINARY, PASSWORD, USER, CoreNode, Request, chain_of, response, spent_answer
 from support.vectors import effort, vector_path
 
 pytestmark = [pytest.mark.usefixtures("many_threads", "nothing_is_left")]

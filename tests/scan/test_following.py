@@ -17,12 +17,12 @@ from spvfilter.primitives import TxOut
 from spvfilter.rpc import FullNode, TipNotices
 from spvfilter.scan import BlockSpan, Connected, Disconnected, Matcher, NodeBlocks, follow
 from spvfilter.watch.match import Match
-from support.build import block_hash
-from support.chains import found_by
-from support.corenode import CoreNode
-from support.nodechains import MINE, chain_of, paid_regtest, told, watched
-from support.pauses import Pauses
-from support.publisher import Publisher
+from support.blocks.build import block_hash
+from support.blocks.chains import found_by
+from support.blocks.nodechains import MINE, chain_of, paid_regtest, told, watched
+from support.client.pauses import Pauses
+from support.peers.corenode import CoreNode
+from support.peers.publisher import Publisher
 from support.vectors import effort
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

@@ -11,9 +11,9 @@ from spvfilter.errors import FormatError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3
 from spvfilter.scan import hex_blocks, stream_blocks
 from spvfilter.scan.wrongnetwork import contradiction
-from support.build import block_of
-from support.chains import record
-from support.realdata import RealBlock, real_block_cases
+from support.blocks.build import block_of
+from support.blocks.chains import record
+from support.blocks.realdata import RealBlock, real_block_cases
 
 HARD = 0x1B0404CB
 AFTER = block_of(REGTEST.genesis_hash, 1)

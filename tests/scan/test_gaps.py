@@ -16,9 +16,9 @@ from spvfilter.scan.plan import Plan
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.streams import stream_blocks
 from spvfilter.watch import WatchList
-from support.build import block_of
-from support.chains import write_records
-from support.undo import framed, ledger_chain
+from support.blocks.build import block_of
+from support.blocks.chains import write_records
+from support.blocks.undo import framed, ledger_chain
 from support.vectors import effort
 
 LENGTH = 60

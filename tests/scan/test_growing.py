@@ -35,11 +35,11 @@ from spvfilter.scan import (
     scan_parts,
 )
 from spvfilter.scan.plan import PART_SIZE
-from support.build import block_hash
-from support.chains import record, xored
-from support.daskcluster import Cluster, client_of
-from support.growingchain import START, GrowingChain
-from support.undo import framed
+from support.blocks.build import block_hash
+from support.blocks.chains import record, xored
+from support.blocks.growingchain import START, GrowingChain
+from support.blocks.undo import framed
+from support.commands.daskcluster import Cluster, client_of
 from support.vectors import effort
 
 FORMS = [OutputFormat.CSV, OutputFormat.JSONL, *([OutputFormat.PARQUET] if find_spec("pyarrow") else [])]

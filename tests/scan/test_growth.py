@@ -14,11 +14,11 @@ from spvfilter.network import REGTEST
 from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, block_hash, block_of, tx, txid
-from support.chains import exact, found_by
-from support.keychains import script_at
+from support.blocks.build import TxIn, TxOut, block_hash, block_of, tx, txid
+from support.blocks.chains import exact, found_by
 from support.matching import JOBS, KINDS, source
 from support.vectors import effort
+from support.wallets.keychains import script_at
 
 pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads", "nothing_is_left")
 

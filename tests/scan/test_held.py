@@ -17,8 +17,8 @@ from spvfilter.kernel import WatchTable
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, Engine, PartScan, PartSummary, PartTask, Plan, Threads, outputs, scan_parts
 from spvfilter.watch.watchlist import WatchList
-from support.build import GENESIS, TxOut, block_of, p2wpkh
-from support.chains import write_records
+from support.blocks.build import GENESIS, TxOut, block_of, p2wpkh
+from support.blocks.chains import write_records
 
 SCRIPT = p2wpkh(bytes(20))
 ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"

@@ -13,10 +13,10 @@ import pytest
 
 from spvfilter.cli import main
 from spvfilter.hashes import sha256d
-from support import build
-from support.build import TxIn, TxOut
-from support.chains import record as block_record
-from support.undo import Spent, framed, record_of, undo_of
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.chains import record as block_record
+from support.blocks.undo import Spent, framed, record_of, undo_of
 
 pytestmark = pytest.mark.columns
 PAGE = Path(__file__).parents[2] / "docs/howto/heuristics.md"

@@ -12,9 +12,9 @@ from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSource, Matcher
 from spvfilter.scan.order import PendingBlock, RawBlocks, Taught
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, block_hash, block_of, p2wpkh, tx
-from support.chains import write_records
-from support.undo import Spent, framed, record_of, undo_of
+from support.blocks.build import TxIn, TxOut, block_hash, block_of, p2wpkh, tx
+from support.blocks.chains import write_records
+from support.blocks.undo import Spent, framed, record_of, undo_of
 
 SCRIPT = p2wpkh(b"\x11" * 20)
 COUNT = 200  # blocks

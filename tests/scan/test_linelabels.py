@@ -8,8 +8,8 @@ from spvfilter.kernel import Hit, pack_hits
 from spvfilter.scan.linelabels import LineLabels, labels_digest
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.linelabels import packed_labels
+from support.blocks import build
+from support.kernels.linelabels import packed_labels
 
 
 def labelled(count: int) -> WatchList:

@@ -29,10 +29,10 @@ from spvfilter.scan import (
     workerpool,
 )
 from spvfilter.watch.watchlist import WatchList
-from support.chains import record
-from support.daskcluster import PATIENCE_S, Cluster, client_of
-from support.namespaces import Network, within
-from support.undo import framed, ledger_chain
+from support.blocks.chains import record
+from support.blocks.undo import framed, ledger_chain
+from support.commands.daskcluster import PATIENCE_S, Cluster, client_of
+from support.peers.namespaces import Network, within
 from support.vectors import EFFORT
 
 pytestmark = [

@@ -29,11 +29,11 @@ from spvfilter.scan.matchedtxs import TransactionsTask
 from spvfilter.scan.partfile import PartSummary, write_part
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
-from support.blocktables import of_network, rows_of_block
-from support.chains import record as block_record
-from support.csvrows import csv_row
-from support.growingchain import GrowingChain
-from support.undo import Spent, framed, ledger_chain, spent_of
+from support.blocks.blocktables import of_network, rows_of_block
+from support.blocks.chains import record as block_record
+from support.blocks.growingchain import GrowingChain
+from support.blocks.undo import Spent, framed, ledger_chain, spent_of
+from support.commands.csvrows import csv_row
 
 START = 100
 

@@ -14,8 +14,8 @@ from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, RawBlock
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, block, block_hash, block_of, coinbase, segwit_coinbase, tx, txid
-from support.chains import exact, found_by, random_chain, record, slowly, write_records
+from support.blocks.build import TxIn, TxOut, block, block_hash, block_of, coinbase, segwit_coinbase, tx, txid
+from support.blocks.chains import exact, found_by, random_chain, record, slowly, write_records
 from support.matching import JOBS, KINDS, MINE, mine, paying, source
 
 pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")

@@ -20,8 +20,8 @@ from spvfilter.scan import order, scan
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockList, BlockRef
 from spvfilter.watch.match import Match
-from support.build import TxIn, TxOut, block, block_hash, coinbase, tx
-from support.chains import found_by, slowly
+from support.blocks.build import TxIn, TxOut, block, block_hash, coinbase, tx
+from support.blocks.chains import found_by, slowly
 from support.matching import JOBS, KINDS, mine, paying, source, threads
 from support.vectors import effort
 

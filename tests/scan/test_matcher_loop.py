@@ -15,10 +15,10 @@ from spvfilter.network import MAINNET
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles
 from spvfilter.watch.watchlist import WatchList
-from support.build import block_hash
-from support.chains import found_by, slowly, write_records
+from support.blocks.build import block_hash
+from support.blocks.chains import found_by, slowly, write_records
+from support.blocks.realdata import single_blocks
 from support.matching import MINE, paying
-from support.realdata import single_blocks
 from support.vectors import effort
 
 pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")

@@ -14,8 +14,8 @@ import pytest
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, PartScan, PartSummary, PartTask, Plan, Threads, scan_parts
 from spvfilter.watch.watchlist import WatchList
-from support.chains import record
-from support.undo import framed, ledger_chain
+from support.blocks.chains import record
+from support.blocks.undo import framed, ledger_chain
 
 FILES = 3
 

@@ -37,10 +37,10 @@ from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partrows import PartRows
 from spvfilter.scan.plan import planned
 from spvfilter.scan.spool import SpooledFiles
-from support.corenode import PASSWORD, USER, CoreNode
-from support.nodechains import MINE, NodeChain, chain_of, paid_regtest, told
-from support.pauses import Pauses
-from support.undo import spent_of
+from support.blocks.nodechains import MINE, NodeChain, chain_of, paid_regtest, told
+from support.blocks.undo import spent_of
+from support.client.pauses import Pauses
+from support.peers.corenode import PASSWORD, USER, CoreNode
 from support.vectors import effort
 
 pytestmark = [pytest.mark.columns, pytest.mark.usefixtures("nothing_is_left")]

@@ -23,11 +23,11 @@ from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockList, BlockRef, RawBlock, Spool
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.build import block_hash, chain_of, push, txid
-from support.chains import Interest, exact, found_by, identity, random_chain, record, slowly, write_records
+from support.blocks.build import block_hash, chain_of, push, txid
+from support.blocks.chains import Interest, exact, found_by, identity, random_chain, record, slowly, write_records
+from support.blocks.realdata import runs
 from support.matching import ANCESTOR, JOBS, MINE, SEEDS, mine, once, pay, shuffled, spend
-from support.oracle import Wallet
-from support.realdata import runs
+from support.oracles.oracle import Wallet
 
 pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")
 

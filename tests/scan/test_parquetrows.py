@@ -23,9 +23,9 @@ from spvfilter.scan.parquetrows import ROWS, ParquetForm
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary, write_part
 from spvfilter.scan.tables import row_groups, write_parquet
 from spvfilter.watch.watchlist import WatchList
-from support.chains import record as block_record
-from support.growingchain import GrowingChain
-from support.parquetfiles import can_filter, facts, groups_read, without_bloom_filters
+from support.blocks.chains import record as block_record
+from support.blocks.growingchain import GrowingChain
+from support.oracles.parquetfiles import can_filter, facts, groups_read, without_bloom_filters
 
 pytestmark = pytest.mark.columns
 _PAGE = Path(__file__).parent.parent.parent / "docs/howto/scan.md"

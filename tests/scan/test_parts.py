@@ -30,10 +30,10 @@ from spvfilter.scan.sources import BlockRef, FileBlocks
 from spvfilter.watch import compiled
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut, block_hash, block_of, p2wpkh
-from support.chains import found_by, random_tree, record as block_record, write_records, xored
-from support.undo import framed, ledger_chain
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut, block_hash, block_of, p2wpkh
+from support.blocks.chains import found_by, random_tree, record as block_record, write_records, xored
+from support.blocks.undo import framed, ledger_chain
 from support.vectors import effort
 
 KEY = bytes(range(1, 9))

@@ -12,8 +12,8 @@ from spvfilter.kernel.pure.scripts import solve
 from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, Processes, scan_parts
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.chains import found_by, write_records
-from support.undo import framed, ledger_chain
+from support.blocks.chains import found_by, write_records
+from support.blocks.undo import framed, ledger_chain
 
 TYPES = (ScriptType.P2WPKH, ScriptType.P2PK, ScriptType.NULLDATA, ScriptType.P2TR)
 

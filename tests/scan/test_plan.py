@@ -17,9 +17,9 @@ from spvfilter.scan.order import PendingBlock, ScanReport, in_chain_order
 from spvfilter.scan.plan import Part
 from spvfilter.scan.rowancestry import RowLinker, order_rows
 from spvfilter.scan.rows import NOWHERE, ROW, Rows, RowsByHash
-from support import build
-from support.chains import random_chain, random_tree, record, write_records
-from support.undo import framed, ledger_chain
+from support.blocks import build
+from support.blocks.chains import random_chain, random_tree, record, write_records
+from support.blocks.undo import framed, ledger_chain
 from support.vectors import effort
 
 _HEADER = struct.Struct("<I32s32sIII")

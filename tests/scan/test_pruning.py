@@ -12,7 +12,7 @@ from spvfilter.errors import SourceError, VanishedFileError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, Matcher, OutputFormat, PartScan, Plan, scan_parts
 from spvfilter.scan.sources import BlockRef, FileBlocks
-from support.growingchain import START, GrowingChain
+from support.blocks.growingchain import START, GrowingChain
 from support.vectors import effort
 
 SMALL = 1_500

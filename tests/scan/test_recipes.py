@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from spvfilter.cli import main
-from support.build import block_hash
-from support.chains import record as block_record
-from support.undo import Ledger, framed, ledger_chain, records_of
+from support.blocks.build import block_hash
+from support.blocks.chains import record as block_record
+from support.blocks.undo import Ledger, framed, ledger_chain, records_of
 
 pytestmark = pytest.mark.columns
 _HOWTO = Path(__file__).parent.parent.parent / "docs/howto"

@@ -19,8 +19,8 @@ from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, RemoteFile, Threads, scan_parts
 from spvfilter.scan.remote import fetched, located, opened, seen_anywhere
 from spvfilter.watch.watchlist import WatchList
-from support.chains import found_by, record, xored
-from support.undo import framed, ledger_chain
+from support.blocks.chains import found_by, record, xored
+from support.blocks.undo import framed, ledger_chain
 
 pytestmark = pytest.mark.remote
 KEY = bytes(range(1, 9))

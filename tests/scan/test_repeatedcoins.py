@@ -16,8 +16,8 @@ from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import REPEATING, RepeatedCoins
 from spvfilter.scan.totals import EntryTotals
 from spvfilter.watch.watchlist import WatchList
-from support.build import COINBASE_VALUE, TxIn, TxOut, block, block_hash, coinbase, p2wpkh, tx
-from support.chains import found_by, write_records
+from support.blocks.build import COINBASE_VALUE, TxIn, TxOut, block, block_hash, coinbase, p2wpkh, tx
+from support.blocks.chains import found_by, write_records
 
 SCRIPT = p2wpkh(bytes(20))
 SAME = coinbase(7, [TxOut(COINBASE_VALUE, SCRIPT)])

@@ -17,10 +17,10 @@ from spvfilter.primitives import TxOut
 from spvfilter.scan import BlockFiles, DaskWorkers, Engine, PartScan, Plan, Processes, Threads, scan_parts
 from spvfilter.scan.silentparts import SilentTask, scan_keys
 from spvfilter.silent.scanner import Inputs, read_inputs
-from support.build import block_hash, outpoint
-from support.chains import found_by, record as framed
-from support.silentpayments import SilentChain, Wallet, payment
-from support.undo import Spent, write_undo
+from support.blocks.build import block_hash, outpoint
+from support.blocks.chains import found_by, record as framed
+from support.blocks.silentpayments import SilentChain, Wallet, payment
+from support.blocks.undo import Spent, write_undo
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")

@@ -19,8 +19,8 @@ from spvfilter.scan import sources
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockList, BlockRef, Problem, RawBlock, Spool, block_ref
 from spvfilter.scan.streams import hex_blocks
-from support.build import block_hash, block_of, chain_of
-from support.chains import exact, found_by, random_chain, record, write_records, xored
+from support.blocks.build import block_hash, block_of, chain_of
+from support.blocks.chains import exact, found_by, random_chain, record, write_records, xored
 
 BLOCKS = chain_of([[]] * 4, height=200)
 

@@ -11,8 +11,8 @@ from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSpan, ScanReport
 from spvfilter.scan.order import in_chain_order
-from support.build import block, block_hash, coinbase
-from support.chains import write_records
+from support.blocks.build import block, block_hash, coinbase
+from support.blocks.chains import write_records
 
 START = 1_600_000_000
 times = st.integers(START, START + 100)

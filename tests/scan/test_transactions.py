@@ -24,10 +24,10 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import Tx
-from support import oracle
-from support.build import GENESIS, TxIn, TxOut, block_of, p2wpkh, push, tx, txid
+from support.blocks.build import GENESIS, TxIn, TxOut, block_of, p2wpkh, push, tx, txid
+from support.blocks.realdata import RealBlock, real_block_cases
 from support.matching import MINE, mine
-from support.realdata import RealBlock, real_block_cases
+from support.oracles import oracle
 from support.vectors import effort
 
 SEEDS = pytest.mark.parametrize("seed", range(effort(2, 6, 300)))

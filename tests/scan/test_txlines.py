@@ -17,9 +17,9 @@ from spvfilter.kernel import walk_block
 from spvfilter.network import MAINNET
 from spvfilter.scan import Matcher, read_txs, stream_txs, txlines
 from spvfilter.scan.pull import pull_ahead
-from support.build import GENESIS, TxIn, TxOut, block_of, tx
+from support.blocks.build import GENESIS, TxIn, TxOut, block_of, tx
+from support.blocks.realdata import RealBlock, real_block_cases
 from support.matching import MINE, mine
-from support.realdata import RealBlock, real_block_cases
 
 ONE, TWO = (tx([TxIn(bytes([number]) * 32, 0)], [TxOut(number, MINE)]) for number in (1, 2))
 READERS = pytest.mark.parametrize("read", ["stream_txs", "read_txs"])

@@ -11,9 +11,9 @@ from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, scan_parts
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
-from support.chains import record
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.chains import record
 
 SCRIPT = build.p2wpkh(bytes(20))
 PAID = build.tx([TxIn(bytes([1]) * 32, 0)], [TxOut(7, SCRIPT)])

@@ -16,10 +16,10 @@ from spvfilter.scan import BlockFiles, Matcher, Problem, block_coins
 from spvfilter.scan.undo import LinkedBlock, UndoFile, pair
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, block_hash, block_of, p2pkh, p2wpkh, push, tx
-from support.chains import found_by, identity, record as block_record, write_records, xored
-from support.realdata import runs
-from support.undo import Spent, framed, ledger_chain, record_of, spent_of, undo_of, write_undo
+from support.blocks.build import TxIn, TxOut, block_hash, block_of, p2pkh, p2wpkh, push, tx
+from support.blocks.chains import found_by, identity, record as block_record, write_records, xored
+from support.blocks.realdata import runs
+from support.blocks.undo import Spent, framed, ledger_chain, record_of, spent_of, undo_of, write_undo
 from support.vectors import effort, vector_file, vector_path
 
 KEY = bytes(range(1, 9))

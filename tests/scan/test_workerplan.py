@@ -28,10 +28,10 @@ from spvfilter.scan import (
     workerpool,
 )
 from spvfilter.watch.watchlist import WatchList
-from support.build import GENESIS, TxOut, block_hash, block_of, p2wpkh
-from support.chains import record, write_records
-from support.daskcluster import PATIENCE_S, Cluster, client_of
-from support.undo import framed, ledger_chain
+from support.blocks.build import GENESIS, TxOut, block_hash, block_of, p2wpkh
+from support.blocks.chains import record, write_records
+from support.blocks.undo import framed, ledger_chain
+from support.commands.daskcluster import PATIENCE_S, Cluster, client_of
 
 pytestmark = [
     pytest.mark.dask,

@@ -17,9 +17,9 @@ from spvfilter.signatures import SigHashes, SpendCheck, Validity, find_curve, ve
 from spvfilter.signatures.curve import compressed_key
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
-from support import signing
-from support.coreengine import satisfies_input
-from support.signing import Kind, kinds, signed_tx
+from support.blocks import signing
+from support.blocks.signing import Kind, kinds, signed_tx
+from support.oracles.coreengine import satisfies_input
 from support.vectors import effort, vector_cases
 
 pytestmark = [pytest.mark.descriptors, pytest.mark.core]

@@ -9,9 +9,9 @@ import pytest
 from spvfilter.errors import FormatError
 from spvfilter.kernel import SilentCandidate, silent_candidate
 from spvfilter.kernel.pure.silent import NUMS_KEY
-from support import build
-from support.installed import is_compiled
-from support.kernelentries import native, outcome, reference
+from support.blocks import build
+from support.kernels.kernelentries import native, outcome, reference
+from support.project.installed import is_compiled
 from support.vectors import effort
 
 KEYS = [b"\x02" + bytes([number]) * 32 for number in range(1, 9)]

@@ -15,7 +15,7 @@ from spvfilter.network import MAINNET, REGTEST
 from spvfilter.silent.address import SilentAddress
 from spvfilter.silent.scanner import SilentScanner, read_inputs
 from spvfilter.watch.descriptor.keys import secret_in
-from support import build
+from support.blocks import build
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")

@@ -10,8 +10,8 @@ from spvfilter.kernel import walk_block
 from spvfilter.silent.scanner import SilentScanner
 from spvfilter.silent.search import search_block, search_tx
 from spvfilter.silent.tweaks import first_scripts, search_block_by_tweaks
-from support import build
-from support.silentpayments import ORDER, Wallet, payment, public, tweak_of
+from support.blocks import build
+from support.blocks.silentpayments import ORDER, Wallet, payment, public, tweak_of
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")

@@ -12,8 +12,8 @@ from spvfilter.primitives import TxOut
 from spvfilter.silent.address import SilentAddress
 from spvfilter.silent.scanner import SilentScanner, read_inputs
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.silentpayments import encoded
+from support.blocks import build
+from support.blocks.silentpayments import encoded
 from support.vectors import vector_file, vectors_root
 
 pytest.importorskip("btclib_secp256k1")

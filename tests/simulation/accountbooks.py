@@ -18,7 +18,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted
 from spvfilter.wallet.journal import decode
 from spvfilter.watch.match import Completeness
-from support.storesqlite import sqlite_of
+from support.wallets.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.accounts import Accounts

@@ -41,8 +41,8 @@ from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.locks import STRANGER, build_tx
-from support.storesqlite import sqlite_of
+from support.blocks.locks import STRANGER, build_tx
+from support.wallets.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.host import Process

@@ -14,7 +14,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh
 from spvfilter.watch.descriptor.keyexpression import wally as library
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
-from support.locks import key, public_key
+from support.blocks.locks import key, public_key
 
 INDEXES = 160
 """Indexes of a branch whose scripts are known."""

@@ -9,8 +9,8 @@ from simulation import oracle
 from simulation.violation import Violation
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import Transaction
-from support.ledger import check_ledger
-from support.storesqlite import sqlite_of
+from support.oracles.ledger import check_ledger
+from support.wallets.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.world import World

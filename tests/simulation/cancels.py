@@ -27,9 +27,9 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
-from support.ledger import check_ledger
-from support.lightworld import FAST, START, World, check_events, where
-from support.storesqlite import sqlite_of
+from support.client.lightworld import FAST, START, World, check_events, where
+from support.oracles.ledger import check_ledger
+from support.wallets.storesqlite import sqlite_of
 
 _LONGEST_S = 60.0  # of one life on the real clock
 _RUNS = 3

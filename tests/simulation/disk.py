@@ -22,7 +22,7 @@ from spvfilter.network import REGTEST, Network
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx
 from spvfilter.store.store import Store
-from support.storesqlite import share_entry_rows, sqlite_of, writing
+from support.wallets.storesqlite import share_entry_rows, sqlite_of, writing
 
 SLOWEST_S = 0.2
 _CHECKED = 6  # a comparison after that many groups of commits

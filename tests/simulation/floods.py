@@ -29,8 +29,8 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import MatchKind
-from support.locks import LOCKS
-from support.storesqlite import sqlite_of
+from support.blocks.locks import LOCKS
+from support.wallets.storesqlite import sqlite_of
 
 _FLOOD_S = 450.0
 _SETTLE_S = 300.0

@@ -19,7 +19,7 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
-from support.locks import build_tx
+from support.blocks.locks import build_tx
 
 _POPULAR = 20  # most foreign scripts that a transaction pays
 _INFINITE = float("inf")

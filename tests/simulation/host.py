@@ -72,7 +72,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Cause, Received, Settings
 from spvfilter.wire.messages.table import GetAddr, Inv, Message, Tx
 from spvfilter.wire.transport import V2Policy
-from support.storesqlite import sqlite_of
+from support.wallets.storesqlite import sqlite_of
 
 CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3

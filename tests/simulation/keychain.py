@@ -11,8 +11,8 @@ from simulation.violation import Violation
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.locks import key
-from support.storesqlite import sqlite_of
+from support.blocks.locks import key
+from support.wallets.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.host import Process

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from simulation.accountscripts import Account
 from simulation.wishes import Wishes
-from support.storesqlite import sqlite_of
+from support.wallets.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.world import World

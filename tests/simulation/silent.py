@@ -26,8 +26,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.silent.address import SilentAddress
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
-from support.locks import STRANGER, build_tx, key, private_key_of, public_key
-from support.silentpayments import ORDER, Wallet
+from support.blocks.locks import STRANGER, build_tx, key, private_key_of, public_key
+from support.blocks.silentpayments import ORDER, Wallet
 
 if TYPE_CHECKING:
     from simulation.host import Process

@@ -15,8 +15,8 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.running import SPENT_S
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.transaction import Transaction
-from support import undo
-from support.silentpayments import tweak_of
+from support.blocks import undo
+from support.blocks.silentpayments import tweak_of
 
 _SLOWEST_S = 0.5  # Longest time of an honest answer.
 _FAILS = 0.06  # Share of the questions that a failing source answers with an error, or wrongly.

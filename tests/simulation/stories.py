@@ -14,7 +14,7 @@ from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.inputs import Input, Instant, Tick
 from spvfilter.light.engine.outbox import COMMIT
 from spvfilter.light.engine.tasks import Announced, First, Moment, Task, Tasks, Wait
-from support.engineparts import context_of
+from support.client.engineparts import context_of
 
 _STOPS = 0.05
 """Share of the steps after which a task is cancelled."""

@@ -15,8 +15,8 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.transport import Transport, V2Policy
-from support.sessionparts import unsent
-from support.stage import Prompt, Stage, stage
+from support.client.stage import Prompt, Stage, stage
+from support.peers.sessionparts import unsent
 
 pytestmark = pytest.mark.v2
 MODES = [Mode.COMPACT, Mode.BIP37]

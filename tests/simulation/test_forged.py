@@ -22,7 +22,7 @@ from spvfilter.errors import LieError
 from spvfilter.light.events import Mode
 from spvfilter.light.lies import Lie
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, MatchWithdrawn, TxReplaced
-from support.stage import Prompt, Stage, stage
+from support.client.stage import Prompt, Stage, stage
 
 pytestmark = pytest.mark.descriptors
 

@@ -25,7 +25,7 @@ from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.signing import build_tx
 from spvfilter.transaction import TxIn
-from support.locks import key
+from support.blocks.locks import key
 
 PAID, UNPAID = p2wpkh(key(5_001)), p2wpkh(key(5_002))
 HOSTS = ("10.1.0.1", "10.2.0.2", "10.3.0.3")

@@ -18,8 +18,8 @@ from spvfilter.light.events import Mode, Synced
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.watchlist import WatchList
-from support.locks import LOCKS, build_tx
-from support.stage import Prompt, stage
+from support.blocks.locks import LOCKS, build_tx
+from support.client.stage import Prompt, stage
 
 
 def test_events_of_one_moment_keep_the_order_of_requests() -> None:

@@ -19,8 +19,8 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction, TxIn
-from support.locks import LOCKS, STRANGER, build_tx, check_signed, key
-from support.regtests import accept_replacements, copied, mine_unlike_others, recount
+from support.blocks.locks import LOCKS, STRANGER, build_tx, check_signed, key
+from support.client.regtests import accept_replacements, copied, mine_unlike_others, recount
 
 START = 1_700_000_000  # Unix time, when a life begins
 TEMPLATES = 8

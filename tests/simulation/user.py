@@ -18,7 +18,7 @@ from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.refusals import check_abandon
 from spvfilter.wire.messages.table import Inv, Message, Tx
-from support.storesqlite import sqlite_of
+from support.wallets.storesqlite import sqlite_of
 
 if TYPE_CHECKING:
     from simulation.host import Process

@@ -18,8 +18,8 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
-from support.build import TxIn, TxOut, p2wpkh, tx
-from support.forgery import remark, unchecked
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx
+from support.wallets.forgery import remark, unchecked
 
 
 def spending(*values: int) -> Transaction:

@@ -10,7 +10,7 @@ from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from support.forgery import forge
+from support.wallets.forgery import forge
 
 ONE = KnownAddress("1.2.3.4:8333", 0x49, 1_700_000_000, "5.6.0.0/16", False)
 TWO = KnownAddress("[2001:db8::1]:8333", 0xD, 1_700_000_001, "seed.example", True, 5, 6, 7, 8, 9)

@@ -16,7 +16,7 @@ from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
-from support.forgery import forge
+from support.wallets.forgery import forge
 
 DATA = [b"\x01" + bytes((number,)) * 4 for number in range(9)]
 HASHES = [filter_hash(data) for data in DATA]

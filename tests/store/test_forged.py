@@ -26,10 +26,10 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
-from support.forgery import remark, unchecked
-from support.silentpayments import Wallet, payment
-from support.storesqlite import writing
+from support.blocks.silentpayments import Wallet, payment
 from support.vectors import effort
+from support.wallets.forgery import remark, unchecked
+from support.wallets.storesqlite import writing
 
 LABELS = [
     Label("addr", "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202", "later"),

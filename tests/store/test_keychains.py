@@ -36,10 +36,10 @@ from spvfilter.watch.descriptor import descriptor
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
-from support.forgery import remark, unchecked
-from support.keychains import script_at
-from support.storesqlite import sqlite_of, writing
 from support.vectors import effort
+from support.wallets.forgery import remark, unchecked
+from support.wallets.keychains import script_at
+from support.wallets.storesqlite import sqlite_of, writing
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
 Tables = dict[str, list[tuple[object, ...]]]

@@ -19,9 +19,9 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
-from support.build import p2wpkh
-from support.forgery import remark, unchecked
-from support.stores import opened
+from support.blocks.build import p2wpkh
+from support.wallets.forgery import remark, unchecked
+from support.wallets.stores import opened
 from watch.test_labels import records
 
 ADDRESS = script_to_address(OURS, REGTEST) or ""

@@ -28,9 +28,9 @@ from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
-from support.forgery import remark
-from support.ledger import check_ledger
+from support.oracles.ledger import check_ledger
 from support.vectors import effort
+from support.wallets.forgery import remark
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SCHEMAS = {"0.2.0": 6}

@@ -12,7 +12,7 @@ from spvfilter.network import NETWORKS, SIGNET, Network
 from spvfilter.store.networkrows import network_of, network_rows
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
-from support.storesqlite import writing
+from support.wallets.storesqlite import writing
 
 CUSTOM = Network.signet("51")
 OTHER = Network.signet("52")

@@ -21,9 +21,9 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
-from support.build import p2wpkh, txid
-from support.coreengine import satisfies
-from support.stores import opened
+from support.blocks.build import p2wpkh, txid
+from support.oracles.coreengine import satisfies
+from support.wallets.stores import opened
 
 pytestmark = pytest.mark.descriptors
 if TYPE_CHECKING:

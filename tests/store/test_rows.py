@@ -18,11 +18,11 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
-from support.build import sha256d
-from support.forgery import forge
-from support.headerchains import chain_of
-from support.storesqlite import connected_by, sqlite_of
+from support.blocks.build import sha256d
+from support.blocks.headerchains import chain_of
 from support.vectors import effort
+from support.wallets.forgery import forge
+from support.wallets.storesqlite import connected_by, sqlite_of
 
 ROW = 2_000
 MOST = 3 * ROW + 10

@@ -14,9 +14,9 @@ from spvfilter.store.views import HistoryEntry, Views
 from spvfilter.transaction import Transaction
 from store.test_views import OURS, SAVINGS
 from store.test_windowviews import Chains, change_at, rows_read
-from support.build import TxIn, TxOut, tx
-from support.keychains import script_at
+from support.blocks.build import TxIn, TxOut, tx
 from support.vectors import effort
+from support.wallets.keychains import script_at
 
 SCRIPTS = [OURS, SAVINGS, *map(script_at, range(4)), *map(change_at, range(3))]
 FOREIGN = b"\x51"

@@ -17,8 +17,8 @@ from spvfilter.store.scriptviews import OutputEffect, TxProof
 from spvfilter.store.store import Store
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, p2wpkh, tx, txid
-from support.storesqlite import sqlite_of
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.wallets.storesqlite import sqlite_of
 
 OURS, FOREIGN = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 BRANCH = bytes(range(64))

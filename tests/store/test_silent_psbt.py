@@ -11,7 +11,7 @@ from spvfilter.signatures import Validity, verify_spends
 from spvfilter.signing import build_tx
 from spvfilter.store.psbt import SilentSpend, encode_version_2, silent_pairs
 from spvfilter.transaction import Transaction, TxIn
-from support.silentpayments import ORDER, Wallet, psbt_maps, public, signed
+from support.blocks.silentpayments import ORDER, Wallet, psbt_maps, public, signed
 
 pytest.importorskip("btclib_secp256k1")
 

@@ -41,10 +41,10 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, tx
-from support.forgery import forge
-from support.storesqlite import sqlite_of
+from support.blocks.build import TxIn, TxOut, tx
 from support.vectors import effort
+from support.wallets.forgery import forge
+from support.wallets.storesqlite import sqlite_of
 
 PACKAGE = Path(spvfilter.__file__).parent
 SCRIPT = b"\x00\x14" + b"\x01" * 20

@@ -21,7 +21,7 @@ from spvfilter.store.txcheck import (
     dust_limit,
 )
 from spvfilter.transaction import Transaction, TxIn
-from support import signing
+from support.blocks import signing
 
 pytestmark = pytest.mark.descriptors
 

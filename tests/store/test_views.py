@@ -22,10 +22,10 @@ from spvfilter.store.views import Balance, SearchedEntries
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, p2wpkh, tx, txid
-from support.ledger import check_ledger
-from support.stores import opened
-from support.storesqlite import writing
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.oracles.ledger import check_ledger
+from support.wallets.stores import opened
+from support.wallets.storesqlite import writing
 
 OURS, SAVINGS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 

@@ -25,10 +25,10 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
-from support.build import TxIn, TxOut, tx
-from support.keychains import script_at
-from support.storesqlite import checked_rows, writing
+from support.blocks.build import TxIn, TxOut, tx
 from support.vectors import effort
+from support.wallets.keychains import script_at
+from support.wallets.storesqlite import checked_rows, writing
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
 

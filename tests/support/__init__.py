@@ -1,3 +1,1 @@
-"""Helpers of the tests: builders of blocks and chains, oracles, peers and processes, vectors. No assertions, unless a
-name says so.
-"""
+"""Helpers of the tests, by subject. No assertions, unless a name says so."""

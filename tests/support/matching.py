@@ -13,8 +13,8 @@ import pytest
 from spvfilter.scan.sources import BlockFiles
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, chain_of, p2wpkh, push, tx, txid
-from support.chains import Interest, identity, slowly, write_records
+from support.blocks.build import TxIn, TxOut, chain_of, p2wpkh, push, tx, txid
+from support.blocks.chains import Interest, identity, slowly, write_records
 from support.vectors import effort
 
 MINE = p2wpkh(b"\x11" * 20)

@@ -45,7 +45,7 @@ from spvfilter.wire.messages.table import (
     Version,
     WtxidRelay,
 )
-from support import build
+from support.blocks import build
 
 H1, H2, H3 = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
 FUNDING = build.tx([build.TxIn(H1, 0, b"\x01\x02")], [build.TxOut(5_000, b"\x51")])

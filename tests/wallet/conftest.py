@@ -1,5 +1,5 @@
-"""Every database that is opened by `support.stores` is closed."""
+"""Every database that is opened by `support.wallets.stores` is closed."""
 
 from __future__ import annotations
 
-from support.stores import stores_are_closed as stores_are_closed
+from support.wallets.stores import stores_are_closed as stores_are_closed

@@ -18,10 +18,10 @@ from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
-from support.ledger import matches_of, recomputed
+from support.blocks.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
+from support.oracles.ledger import matches_of, recomputed
 from support.vectors import effort, first_of
-from support.walletbooks import THEIRS, Wallet, coin, out
+from support.wallets.walletbooks import THEIRS, Wallet, coin, out
 
 Place = tuple[bool, bytes, int]
 

@@ -17,8 +17,8 @@ from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, tx, txid
-from support.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay
+from support.blocks.build import TxIn, TxOut, tx, txid
+from support.wallets.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay
 
 
 def payment(number: int, outputs: int = 1) -> bytes:

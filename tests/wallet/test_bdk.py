@@ -12,8 +12,8 @@ from spvfilter._public import deferred
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.watch.watchlist import WatchList
-from support.build import txid
-from support.ledger import matches_of
+from support.blocks.build import txid
+from support.oracles.ledger import matches_of
 from support.vectors import effort
 from wallet import test_books
 from wallet.test_books import Model

@@ -22,11 +22,11 @@ from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
-from support.ledger import check_ledger
-from support.lightworld import Books as Told, identity
-from support.stores import opened
+from support.blocks.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
+from support.client.lightworld import Books as Told, identity
+from support.oracles.ledger import check_ledger
 from support.vectors import effort, first_of
+from support.wallets.stores import opened
 
 OURS = [p2wpkh(bytes([number]) * 20) for number in range(1, 4)]
 THEIRS = p2wpkh(b"\xee" * 20)

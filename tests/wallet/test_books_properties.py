@@ -27,12 +27,12 @@ from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.watch.match import MatchKind
-from support.build import TxOut, coinbase, txid
-from support.facts import Facts, naive_statuses
-from support.stores import opened
-from support.storesqlite import checked_rows, sqlite_of
+from support.blocks.build import TxOut, coinbase, txid
 from support.vectors import effort, first_of
-from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
+from support.wallets.facts import Facts, naive_statuses
+from support.wallets.stores import opened
+from support.wallets.storesqlite import checked_rows, sqlite_of
+from support.wallets.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
 
 LIMITS = PendingLimits(matches=24, number=16, component=8, spenders=3)
 TABLES = ("transactions", "matches", "unspent", "tx_labels", "coins", "watch")

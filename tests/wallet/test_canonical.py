@@ -14,9 +14,9 @@ from spvfilter._public import deferred
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.txgraph import Anchor, DropReason, LatestDrop, Signatures, TxRecord
-from support.build import outpoint
-from support.facts import INACTIVE, Facts, coin, naive_statuses, out, random_facts
+from support.blocks.build import outpoint
 from support.vectors import effort
+from support.wallets.facts import INACTIVE, Facts, coin, naive_statuses, out, random_facts
 
 if TYPE_CHECKING:
     bdk: Any

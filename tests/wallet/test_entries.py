@@ -8,7 +8,7 @@ from spvfilter.kernel import Hit
 from spvfilter.network import REGTEST
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.watch.watchlist import WatchList
-from support.build import p2wpkh
+from support.blocks.build import p2wpkh
 
 
 def test_remaining_entries_get_the_next_numbers() -> None:

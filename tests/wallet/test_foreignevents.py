@@ -34,9 +34,9 @@ from spvfilter.wallet.foreignevents import ForeignEvents
 from spvfilter.wallet.journal import Journal, decode
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Match, MatchKind
-from support.build import TxOut, coinbase, txid
-from support.headerchains import chain_of
-from support.walletbooks import OURS, Wallet, pay
+from support.blocks.build import TxOut, coinbase, txid
+from support.blocks.headerchains import chain_of
+from support.wallets.walletbooks import OURS, Wallet, pay
 
 BLOCK = bytes(32)
 OWN = b"\x0e" * 32
@@ -274,7 +274,7 @@ class Client(Wallet):
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
     monkeypatch.setattr(events, "MAX_FOREIGN", 40)
-    monkeypatch.setattr("support.walletbooks.MEMORY", tmp_path / "w.db")
+    monkeypatch.setattr("support.wallets.walletbooks.MEMORY", tmp_path / "w.db")
     return Client(tmp_path / "w.db")
 
 

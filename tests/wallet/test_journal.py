@@ -43,10 +43,10 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.engineparts import context_of
-from support.headerchains import chain_of
-from support.stores import opened
-from support.storesqlite import writing
+from support.blocks.headerchains import chain_of
+from support.client.engineparts import context_of
+from support.wallets.stores import opened
+from support.wallets.storesqlite import writing
 
 TXID = bytes(range(32))
 BARE = Match(MatchKind.INPUT, TXID, 3, OutPoint(TXID, 0xFFFFFFFF), None, None, None, None, None, None)

@@ -10,10 +10,10 @@ import pytest
 from spvfilter.wallet.netgroupquota import MANY, NetgroupQuota
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.queue import Queue
-from support.build import txid
+from support.blocks.build import txid
 from support.held import most_held
 from support.vectors import effort
-from support.walletbooks import Wallet, coin, out, pay
+from support.wallets.walletbooks import Wallet, coin, out, pay
 
 
 def name(number: int) -> bytes:

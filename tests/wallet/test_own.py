@@ -20,9 +20,9 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
-from support.build import TxOut, coinbase, p2wpkh, txid
-from support.storesqlite import checked_rows
-from support.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay, saved
+from support.blocks.build import TxOut, coinbase, p2wpkh, txid
+from support.wallets.storesqlite import checked_rows
+from support.wallets.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay, saved
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
-from support.stores import opened
-from support.storesqlite import sqlite_of, writing
+from support.wallets.stores import opened
+from support.wallets.storesqlite import sqlite_of, writing
 
 READ = "import sys\nfrom spvfilter import WalletStore\n"
 READ += "with WalletStore.open(sys.argv[1]) as w: print(w.network, w.tip(), w.balance().confirmed)"

@@ -12,10 +12,10 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.events import MatchWithdrawn
-from support import build
-from support.build import TxIn, tx, txid
-from support.signing import Kind, signed_tx, tr, tr_script, wpkh
-from support.walletbooks import THEIRS, Wallet, coin, out, pay, saved
+from support.blocks import build
+from support.blocks.build import TxIn, tx, txid
+from support.blocks.signing import Kind, signed_tx, tr, tr_script, wpkh
+from support.wallets.walletbooks import THEIRS, Wallet, coin, out, pay, saved
 
 pytestmark = pytest.mark.skipif(find_curve() is None, reason="libsecp256k1 is not installed")
 MINE, SCRIPT_PATH, KEY_PATH = wpkh(5), tr_script(62), tr(61)

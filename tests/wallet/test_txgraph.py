@@ -9,10 +9,10 @@ import pytest
 
 from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.txgraph import TxGraph, TxRecord
-from support.build import TxIn, TxOut, coinbase, tx
-from support.facts import Facts, coin, out, random_facts
+from support.blocks.build import TxIn, TxOut, coinbase, tx
 from support.vectors import effort
-from support.walletbooks import Wallet, out as out_of, pay
+from support.wallets.facts import Facts, coin, out, random_facts
+from support.wallets.walletbooks import Wallet, out as out_of, pay
 
 
 @pytest.fixture

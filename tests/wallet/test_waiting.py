@@ -9,8 +9,8 @@ import pytest
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.pendinglimits import PendingLimits
-from support.build import txid
-from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
+from support.blocks.build import txid
+from support.wallets.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
 
 
 def waiting(wallet: Wallet) -> list[bytes]:

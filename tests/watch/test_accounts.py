@@ -16,8 +16,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, p2wpkh, tx
-from support.walletfiles import PHRASE, SINGLE, WIF, XPRV, electrum, first, text_of
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx
+from support.wallets.walletfiles import PHRASE, SINGLE, WIF, XPRV, electrum, first, text_of
 
 KEY = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 

@@ -23,7 +23,7 @@ from spvfilter.scan.manifest import table_digest
 from spvfilter.watch import compiled, textfile
 from spvfilter.watch.compiled import ImagePlace, ReplacedListError, verify
 from spvfilter.watch.watchlist import WatchList
-from support import build
+from support.blocks import build
 from support.vectors import effort
 
 LABELS = (None, None, "savings", "Müller, café", "x" * 300, "日本")

@@ -13,7 +13,7 @@ from spvfilter.network import REGTEST
 from spvfilter.watch import derivers
 from spvfilter.watch.keychain import GAP_LIMIT, Budget
 from spvfilter.watch.watchlist import WatchList
-from support.keychains import script_at
+from support.wallets.keychains import script_at
 
 pytestmark = pytest.mark.descriptors
 

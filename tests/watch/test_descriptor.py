@@ -32,9 +32,9 @@ from spvfilter.watch.descriptor import keyexpression, parse_descriptor
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.descriptor.keys import PREFIXES
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
-from support.miniscripts import RandomMiniscripts
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
+from support.blocks.miniscripts import RandomMiniscripts
 from support.vectors import effort, vector_cases, vector_file
 
 pytestmark = pytest.mark.descriptors

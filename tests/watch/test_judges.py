@@ -13,7 +13,7 @@ import pytest
 from spvfilter.errors import ParameterError
 from spvfilter.network import MAINNET
 from spvfilter.watch.descriptor import parse_descriptor
-from support.miniscripts import RandomMiniscripts
+from support.blocks.miniscripts import RandomMiniscripts
 from support.vectors import effort
 
 pytestmark = pytest.mark.descriptors

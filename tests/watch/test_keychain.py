@@ -17,11 +17,11 @@ from spvfilter.errors import KeychainError, ParameterError, WatchFileError
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.watch.keychain import GAP_LIMIT, LOOKAHEAD, MAX_LOOKAHEAD, Keychain
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 from support.growth import LIMIT, growth
-from support.keychains import script_at
 from support.vectors import effort
+from support.wallets.keychains import script_at
 
 NOWHERE = b"\x00\x14" + b"\x99" * 20
 

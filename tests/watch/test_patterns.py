@@ -13,7 +13,7 @@ from spvfilter.kernel import EntryKind, ScriptType
 from spvfilter.light.engine.expressible import check_followable
 from spvfilter.network import MAINNET
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxIn, TxOut, multisig, p2wpkh, tx
+from support.blocks.build import TxIn, TxOut, multisig, p2wpkh, tx
 
 KEY = bytes((2,)) + bytes(31) + b"\x01"
 LINES = "data-prefix:6f6d6e69,Omni\ndata-prefix:0d\nscript-type:p2ms,bare\nscript-type:nulldata\n"

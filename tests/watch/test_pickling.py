@@ -9,7 +9,7 @@ import pytest
 from spvfilter.network import REGTEST, TESTNET3
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.watchlist import WatchList
-from support.build import p2wpkh
+from support.blocks.build import p2wpkh
 
 KEY = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
 

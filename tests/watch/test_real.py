@@ -13,8 +13,8 @@ from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, hash_from_hex
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-from support.oracle import Found, Wallet, is_key, pushed
-from support.realdata import RealBlock, real_block_cases, runs
+from support.blocks.realdata import RealBlock, real_block_cases, runs
+from support.oracles.oracle import Found, Wallet, is_key, pushed
 from support.vectors import effort, vector_cases, vector_file, vector_path
 
 Event = tuple[str, bytes, OutPoint, int | None, bytes]  # kind, txid, outpoint, value, script

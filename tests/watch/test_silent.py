@@ -27,8 +27,8 @@ from spvfilter.silent.address import SilentAddress
 from spvfilter.watch import silentkeychain
 from spvfilter.watch.descriptor.silent import parse_silent
 from spvfilter.watch.silentkeychain import SilentKeychain
-from support import build, undo
-from support.silentpayments import Wallet, encoded, payment
+from support.blocks import build, undo
+from support.blocks.silentpayments import Wallet, encoded, payment
 
 pytest.importorskip("btclib_secp256k1")
 pytestmark = pytest.mark.descriptors

@@ -17,8 +17,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch import textfile
 from spvfilter.watch.descriptor.keys import secret_in
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 
 ADDRESS, SCRIPT = (
     "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",

@@ -21,8 +21,8 @@ from spvfilter.primitives import Header, OutPoint, script_pushes
 from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support import build
-from support.build import TxIn, TxOut
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 
 ADDRESS, ADDRESS_SCRIPT = (
     "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",

@@ -14,10 +14,10 @@ from spvfilter.watch import windows
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
-from support import build
-from support.build import TxIn, TxOut
-from support.keychains import script_at
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut
 from support.vectors import effort
+from support.wallets.keychains import script_at
 
 
 class Chain:

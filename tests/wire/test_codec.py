@@ -14,7 +14,7 @@ from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import Decoder, Frame, encode_message
-from support.build import sha256d
+from support.blocks.build import sha256d
 from support.growth import LIMIT, growth
 from support.vectors import vector_cases, vector_file
 

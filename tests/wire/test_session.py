@@ -26,8 +26,8 @@ from spvfilter.wire.messages.table import (
     WtxidRelay,
 )
 from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Session
+from support.peers.sessions import MAGIC, THEIRS, encoded, fresh, ready, sent
 from support.samples import ITEMS, SAMPLES
-from support.sessions import MAGIC, THEIRS, encoded, fresh, ready, sent
 
 HANDSHAKE = ("version", "verack", "wtxidrelay", "sendaddrv2", "ping", "pong")
 

@@ -32,8 +32,8 @@ from spvfilter.wire.messages.table import (
     WtxidRelay,
 )
 from spvfilter.wire.session import Session
+from support.peers.sessions import THEIR_NONCE, THEIRS, encoded, fresh, ready, sent
 from support.samples import SAMPLES
-from support.sessions import THEIR_NONCE, THEIRS, encoded, fresh, ready, sent
 
 ROLES = pytest.mark.parametrize("role", list(Role))
 

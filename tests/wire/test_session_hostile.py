@@ -16,8 +16,8 @@ from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import Fenced, Misbehaved, Ready, Received, Role, SessionEnded, SessionEvent
 from spvfilter.wire.messages.table import LIMITS, Message, Verack, command_of, parse_message
 from spvfilter.wire.session import Session
+from support.peers.sessions import MAGIC, THEIRS, comparable, encoded, fresh
 from support.samples import ANY, SAMPLES, payloads
-from support.sessions import MAGIC, THEIRS, comparable, encoded, fresh
 from support.vectors import effort
 
 TYPED = (EnvelopeError, MessageError, SessionError)

@@ -22,8 +22,8 @@ from spvfilter.wire.events import (
 )
 from spvfilter.wire.messages.table import CFHeaders, CFilter, GetData, Inv, Mempool, NotFound, Ping, Pong
 from spvfilter.wire.session import MAX_EVENTS, Session
+from support.peers.sessions import MAGIC, encoded, ready, sent
 from support.samples import ITEMS
-from support.sessions import MAGIC, encoded, ready, sent
 
 FILTERS = [(bytes([number]) * 32, bytes([number]) * size) for number, size in enumerate((0, 1, 0xFC, 0xFD, 3_000))]
 MESSAGES = [CFilter(0, block_hash, data) for block_hash, data in FILTERS]

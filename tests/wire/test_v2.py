@@ -20,8 +20,8 @@ from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream, V1Stream
 from spvfilter.wire.transport import Transport, V2Policy, is_installed
-from support.sessions import MAGIC, THEIRS, encoded
-from support.v2peers import Item, drawn, encoder_of, exchanged, items, stream, taken, without_extra
+from support.peers.sessions import MAGIC, THEIRS, encoded
+from support.peers.v2peers import Item, drawn, encoder_of, exchanged, items, stream, taken, without_extra
 from support.vectors import vector_cases, vector_file
 
 pytestmark = pytest.mark.v2

@@ -16,10 +16,10 @@ from spvfilter.wire.codec import Frame, encode_message
 from spvfilter.wire.events import Cause, Misbehaved, Ready, Received, Role, SessionEnded, SessionEvent, Settings
 from spvfilter.wire.messages.table import LIMITS, Verack, command_of
 from spvfilter.wire.session import Session
-from support import v2fuzz
 from support.growth import LIMIT, growth
-from support.sessions import MAGIC, THEIRS
-from support.v2peers import drawn, encoder_of, exchanged, items, stream, taken
+from support.peers import v2fuzz
+from support.peers.sessions import MAGIC, THEIRS
+from support.peers.v2peers import drawn, encoder_of, exchanged, items, stream, taken
 from support.vectors import effort
 
 pytestmark = pytest.mark.v2

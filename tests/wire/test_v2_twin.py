@@ -12,7 +12,7 @@ from spvfilter.wire import v2
 from spvfilter.wire.codec import Frame
 from spvfilter.wire.events import Role
 from spvfilter.wire.v2 import SHORT_IDS, V2Stream
-from support.v2peers import Item, items, taken
+from support.peers.v2peers import Item, items, taken
 from support.vectors import effort, vector_cases
 from wire import bip324
 from wire.bip324 import Twin

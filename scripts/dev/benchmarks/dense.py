@@ -55,7 +55,7 @@ def dense_chain(folder: Path, count: int, times: int = 1) -> Path:
 
     Each block is written `times` times, with another coinbase and another previous block.
     """
-    from support.undo import Spent, undo_of
+    from support.blocks.undo import Spent, undo_of
 
     rng = random.Random(39)
     scripts = [_script(rng) for _ in range(_SCRIPTS)]

@@ -24,7 +24,7 @@ from spvfilter.scan import PartScan, Plan, Processes, Threads, scan_cluster, sca
 sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
 if TYPE_CHECKING:
-    from support.daskcluster import Cluster
+    from support.commands.daskcluster import Cluster
 
 _KEY = bytes(range(1, 9))
 _HASHED = "read the blocks and sha256 them once"
@@ -49,8 +49,8 @@ def chain(folder: Path, size: int, key: bytes = b"", *, is_distinct: bool = Fals
     Only blocks with known spent outputs are used. Each block names the block before it as its parent. If `is_distinct`,
     each copy has other outpoints, addresses and values, so that it compresses as blocks of a real chain do.
     """
-    from support.realdata import single_blocks
-    from support.undo import coins_of_block, undo_of
+    from support.blocks.realdata import single_blocks
+    from support.blocks.undo import coins_of_block, undo_of
 
     if is_distinct:
         return _distinct(folder, size, key)
@@ -82,8 +82,8 @@ def chain(folder: Path, size: int, key: bytes = b"", *, is_distinct: bool = Fals
 
 def _distinct(folder: Path, size: int, key: bytes) -> Chain:
     """Write copies of real blocks whose transactions differ."""
-    from support.realdata import single_blocks
-    from support.undo import Spent, coins_of_block, undo_of
+    from support.blocks.realdata import single_blocks
+    from support.blocks.undo import Spent, coins_of_block, undo_of
 
     source = random.Random(size)
     templates = [
@@ -217,7 +217,7 @@ def on_cluster(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, c
 
     async def scan() -> None:
         plan = Plan.of(BlockFiles(made.blocks, undo="require"), MAINNET, part_size=_PART)
-        from support.daskcluster import client_of
+        from support.commands.daskcluster import client_of
 
         async with client_of(cluster) as client:
             await scan_cluster(client, plan, watch, out)
@@ -231,7 +231,7 @@ def workers(folder: Path, rounds: int) -> list[Row]:
 
     The times are longer if there are fewer processors than workers, or other load.
     """
-    from support.daskcluster import Cluster
+    from support.commands.daskcluster import Cluster
 
     clusters = {count: Cluster(count) for count in (1, 2, 4)}
     with TemporaryDirectory() as name, asyncio.Runner() as loop:

@@ -75,7 +75,7 @@ def _serve(chain: Chain, wanted: list[bytes], pipe: Connection) -> None:
 
 
 def _serve_core(chain: Chain, wanted: list[bytes], pipe: Connection) -> None:
-    from support.bitcoind import running_bitcoind  # of the tests
+    from support.oracles.bitcoind import running_bitcoind  # of the tests
 
     async def serve(folder: Path) -> None:
         regtest = made(chain, wanted)
@@ -102,7 +102,7 @@ def served(chain: Chain, binary: str | None) -> Iterator[tuple[int, int, list[by
 
     `binary` is the path of a bitcoind. None means the embedded node.
     """
-    from support.kyoto import Kyoto
+    from support.oracles.kyoto import Kyoto
 
     with tempfile.TemporaryDirectory() as folder:
         wanted = Kyoto(Path(folder), 1).scripts()

@@ -34,7 +34,7 @@ sys.path.append(str(Path(__file__).parents[3] / "tests"))
 async def _ours(name: str, port: int, folder: Path) -> dict[str, float]:
     import spvfilter.light.running  # noqa: F401  # not part of what is measured, as the import of bdkpython
     from spvfilter import LightClient, WatchList
-    from support.kyoto import ACCOUNT, LOOKAHEAD
+    from support.oracles.kyoto import ACCOUNT, LOOKAHEAD
 
     mode, watched, *version = name.split("-")
     if version:
@@ -62,7 +62,7 @@ async def _ours(name: str, port: int, folder: Path) -> dict[str, float]:
 async def _kyoto(port: int, folder: Path) -> dict[str, float]:
     import bdkpython  # noqa: F401  # not part of what is measured
 
-    from support.kyoto import Kyoto
+    from support.oracles.kyoto import Kyoto
 
     figures = _Figures()
     async with Kyoto(folder, port) as kyoto:

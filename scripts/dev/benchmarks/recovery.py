@@ -33,7 +33,7 @@ _LOOKAHEAD = 1_000
 
 
 def _descriptor() -> str:
-    from support.kyoto import ACCOUNT
+    from support.oracles.kyoto import ACCOUNT
 
     return f"wpkh({ACCOUNT}/0/*)"
 

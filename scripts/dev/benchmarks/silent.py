@@ -57,7 +57,7 @@ def _in_threads(pool: ThreadPoolExecutor, txs: Candidates, scanners: list[Silent
 
 def silent(_: Path, rounds: int) -> list[Row]:
     """Measure candidates with two outputs that pay somebody else."""
-    from support.silentpayments import Wallet, payment
+    from support.blocks.silentpayments import Wallet, payment
 
     wallet, other = Wallet(), Wallet(scan=5)
     made = [payment([other.address(), other.address()], salt=number) for number in range(_TXS)]

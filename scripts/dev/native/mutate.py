@@ -37,7 +37,7 @@ HOME = programs.ROOT / "build/mutate"
 TREE = HOME / "tree"
 CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
-# A folder with a link to the package of the tree. tests/support/installed.py does not use a package beside the tests.
+# A folder with a link to the package of the tree. tests/support/project/installed.py uses no package beside the tests.
 INSTALLED = HOME / "installed"
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
@@ -277,7 +277,7 @@ class Judge:
 
     def check_imports(self) -> None:
         """Check that pytest loads the kernel of the tree: any other kernel never fails."""
-        code = "import support.installed; from spvfilter.kernel import native; print(native.__file__)"
+        code = "import support.project.installed; from spvfilter.kernel import native; print(native.__file__)"
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(INSTALLED), str(TREE / "tests")])}
         loaded = subprocess.run(
             [sys.executable, "-c", code], cwd=TREE, env=environment, check=True, capture_output=True, text=True

@@ -15,7 +15,7 @@ import pytest
 from spvfilter.bloom import BloomFilter
 from spvfilter.bloom.exchange import RedisBloomHash, read_redisbloom, redisbloom_filter, write_redisbloom
 from spvfilter.errors import CapacityError, FormatError, ParameterError
-from support.redisserver import running_redis
+from support.peers.redisserver import running_redis
 
 if TYPE_CHECKING:
     from redis import Redis

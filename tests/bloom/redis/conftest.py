@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.redisserver import RedisServer, running_redis
+from support.peers.redisserver import RedisServer, running_redis
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -34,7 +34,7 @@ async def client(server: RedisServer) -> AsyncIterator[Redis]:
 async def remote(client: Redis) -> RedisBloomFilter:
     """100 keys in ten shards of 1,000 bytes."""
     from spvfilter.bloom.redis.filter import RedisBloomFilter
-    from support.redisoperations import SHAPE, keys
+    from support.filters.redisoperations import SHAPE, keys
 
     made = await RedisBloomFilter.create(client, "f", shard_size=1_000, **SHAPE)
     await made.update(keys(100))

@@ -21,8 +21,8 @@ from spvfilter.errors import (
     RemoteTypeError,
     TooLargeError,
 )
-from support.redisoperations import OPERATIONS, SHAPE, contents, keys
-from support.redisserver import RedisServer
+from support.filters.redisoperations import OPERATIONS, SHAPE, contents, keys
+from support.peers.redisserver import RedisServer
 
 pytestmark = pytest.mark.redis
 

@@ -17,8 +17,8 @@ from spvfilter.bloom.redis.filter import RedisBloomFilter
 from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.errors import RemoteMissingError
-from support.producers import Producer, integers
-from support.redisserver import RedisServer
+from support.kernels.producers import Producer, integers
+from support.peers.redisserver import RedisServer
 
 pytestmark = pytest.mark.redis
 

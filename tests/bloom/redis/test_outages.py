@@ -25,8 +25,8 @@ from spvfilter.errors import (
     RemoteReadOnlyError,
     RemoteTypeError,
 )
-from support.redisoperations import OPERATIONS, SHAPE, contents, keys
-from support.redisserver import RedisServer, running_redis
+from support.filters.redisoperations import OPERATIONS, SHAPE, contents, keys
+from support.peers.redisserver import RedisServer, running_redis
 
 pytestmark = pytest.mark.redis
 

@@ -14,7 +14,7 @@ from spvfilter.bloom.redis.filter import RedisBloomFilter
 from spvfilter.bloom.redis.layout import MAX_MARKS
 from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
 from spvfilter.errors import MismatchError, RemoteMissingError, RemoteTypeError
-from support.redisoperations import OPERATIONS, SHAPE, keys
+from support.filters.redisoperations import OPERATIONS, SHAPE, keys
 
 pytestmark = pytest.mark.redis
 

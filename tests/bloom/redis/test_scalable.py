@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from spvfilter.bloom import CustomHash, FastHash, HashFamily, ScalableBloomFilter, SipHash
 from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter, connect
 from spvfilter.errors import FormatError, MismatchError, ParameterError, RemoteExistsError, RemoteMissingError
-from support.redisserver import RedisServer
+from support.peers.redisserver import RedisServer
 
 pytestmark = pytest.mark.redis
 

@@ -26,8 +26,8 @@ from spvfilter.errors import (
     RemoteReadOnlyError,
     RemoteTypeError,
 )
-from support.redisoperations import contents
-from support.redisserver import RedisServer, running_redis
+from support.filters.redisoperations import contents
+from support.peers.redisserver import RedisServer, running_redis
 
 pytestmark = pytest.mark.redis
 

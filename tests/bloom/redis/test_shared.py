@@ -16,7 +16,7 @@ from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, SipHash
 from spvfilter.bloom.redis.client import connect
 from spvfilter.bloom.redis.filter import RedisBloomFilter
 from spvfilter.errors import MismatchError, ParameterError, RemoteExistsError, RemoteMissingError
-from support.redisserver import RedisServer
+from support.peers.redisserver import RedisServer
 from support.vectors import effort
 
 pytestmark = pytest.mark.redis

@@ -12,7 +12,7 @@ import pytest
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import SipHash
-from support.processes import LINES, command, environment, process
+from support.commands.processes import LINES, command, environment, process
 
 
 def opened(path: Path) -> BloomFilter:

@@ -11,7 +11,7 @@ from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import CustomHash, SipHash
 from spvfilter.bloom.scalable import ScalableBloomFilter
-from support.processes import LINES, process
+from support.commands.processes import LINES, process
 
 SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
 

@@ -17,7 +17,7 @@ from spvfilter.bloom.exchange import (
     spark_filter,
     write_redisbloom,
 )
-from support.processes import process
+from support.commands.processes import process
 
 SOME = b"abc\nxyz\n"
 GUAVA = bytes.fromhex(

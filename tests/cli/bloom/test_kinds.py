@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom import BloomFilter, CountingBloomFilter, ScalableBloomFilter, SipHash
-from support.processes import LINES, on_terminal, process
+from support.commands.processes import LINES, on_terminal, process
 
 SHAPE = ("--capacity", 1_000, "--fp-rate", 1e-6)
 

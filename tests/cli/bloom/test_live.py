@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.bloom.filter import BloomFilter
-from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
+from support.commands.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
 
 COUNT = 100_000
 

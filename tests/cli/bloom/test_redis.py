@@ -17,8 +17,8 @@ import pytest
 
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.errors import remedy
-from support.processes import WITH_SIGINT, WITH_UNNOTICED_SIGINT, command, environment, process
-from support.redisserver import RedisServer, running_redis
+from support.commands.processes import WITH_SIGINT, WITH_UNNOTICED_SIGINT, command, environment, process
+from support.peers.redisserver import RedisServer, running_redis
 
 WITHOUT_REDIS = "import sys; sys.modules['redis'] = None; from spvfilter.cli import main; sys.exit(main())"
 SHAPE = ("--capacity", 1_000, "--fp-rate", 1e-9)

@@ -12,7 +12,7 @@ import pytest
 
 from spvfilter.bloom import BloomFilter
 from spvfilter.errors import remedy
-from support.processes import on_terminal
+from support.commands.processes import on_terminal
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SHAPE = ("--capacity", 10_000_000, "--fp-rate", 0.001)

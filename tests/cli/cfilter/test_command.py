@@ -16,10 +16,10 @@ from spvfilter.errors import counted
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.network import REGTEST as REGTEST_NETWORK, Network
 from spvfilter.primitives import hash_from_hex, hash_to_hex
-from support.chains import write_records
-from support.processes import on_terminal, process
-from support.realdata import RealBlock, real_block_cases, runs
-from support.undo import coins_of_block, ledger_chain, record_of, spent_of, undo_of, write_undo
+from support.blocks.chains import write_records
+from support.blocks.realdata import RealBlock, real_block_cases, runs
+from support.blocks.undo import coins_of_block, ledger_chain, record_of, spent_of, undo_of, write_undo
+from support.commands.processes import on_terminal, process
 from support.vectors import vector_cases, vector_file, vector_path
 
 REGTEST = ("--network", "regtest")

@@ -20,8 +20,8 @@ from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
-from support.nodeprocess import ADDRESS, NodeProcess, node_process, running
-from support.processes import process
+from support.commands.processes import process
+from support.peers.nodeprocess import ADDRESS, NodeProcess, node_process, running
 
 NETWORK = ("--network", "regtest")
 COUNT = 31  # blocks, including the genesis block

@@ -17,7 +17,7 @@ from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.cli.inspect import command
 from spvfilter.cli.inspect.payloads import Finding
 from spvfilter.network import MAINNET
-from support.processes import on_terminal, process
+from support.commands.processes import on_terminal, process
 from support.vectors import vector_cases, vector_path
 
 TABLE = ("--format", "table")

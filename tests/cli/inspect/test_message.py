@@ -27,7 +27,7 @@ from spvfilter.wire.messages.table import (
     Version,
     command_of,
 )
-from support import build
+from support.blocks import build
 from support.vectors import vector_cases, vector_file
 
 TABLE = ("--format", "table")

@@ -16,8 +16,8 @@ import pytest
 
 from spvfilter.primitives import hash_to_hex
 from spvfilter.testing import RegtestNode
-from support.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
-from support.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
+from support.commands.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
+from support.peers.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
 
 KEYS = [
     "event",

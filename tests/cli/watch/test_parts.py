@@ -23,7 +23,7 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store import TxStatus
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.wire.transport import Transport
-from support.nodeprocess import ADDRESS, OTHER
+from support.peers.nodeprocess import ADDRESS, OTHER
 
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"

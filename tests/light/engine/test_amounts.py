@@ -22,8 +22,8 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType
-from support import build
-from support.build import TxIn, TxOut, tx
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut, tx
 
 IMPOSSIBLE = pytest.mark.parametrize("values", [(-1,), (-(2**63),), (2**63 - 1,), (MAX_MONEY + 1,), (MAX_MONEY, 1)])
 POSSIBLE = [(0,), (MAX_MONEY,), (MAX_MONEY - 1, 1)]

@@ -24,10 +24,10 @@ from spvfilter.wallet import queue
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.locks import LOCKS, STRANGER, build_tx
-from support.regtests import cut
-from support.sending import answer, send, spend, status, synced
-from support.stage import Prompt, Stage, answering, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx
+from support.client.regtests import cut
+from support.client.sending import answer, send, spend, status, synced
+from support.client.stage import Prompt, Stage, answering, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 PATIENT = PeerTimeouts(reply_s=3_600)

@@ -19,7 +19,7 @@ from spvfilter.network import MAINNET
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
-from support.build import p2wpkh
+from support.blocks.build import p2wpkh
 
 NOW = Instant(0.0, 1_700_000_000.0)
 

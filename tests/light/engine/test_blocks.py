@@ -34,7 +34,7 @@ from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData, InvItem, NotFound
 from spvfilter.wire.session import Session
-from support.stage import Prompt, stage
+from support.client.stage import Prompt, stage
 
 NOW = Instant(0.0, 1_700_000_000.0)
 

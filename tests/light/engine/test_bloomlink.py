@@ -12,8 +12,8 @@ from spvfilter.primitives import Header
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock
-from support import build
-from support.build import TxIn, TxOut, p2wpkh, sha256d, tx
+from support.blocks import build
+from support.blocks.build import TxIn, TxOut, p2wpkh, sha256d, tx
 
 OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\xee" * 20)
 

@@ -37,9 +37,9 @@ from spvfilter.wallet.parts import Parts
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
-from support.engineparts import bloom_links, searched_parts
-from support.locks import LOCKS, build_tx, key
-from support.stage import Prompt, stage
+from support.blocks.locks import LOCKS, build_tx, key
+from support.client.engineparts import bloom_links, searched_parts
+from support.client.stage import Prompt, stage
 
 THEIRS = b"\x00\x14" + bytes(20)
 

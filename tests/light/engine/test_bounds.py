@@ -58,8 +58,9 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.build import TxIn, TxOut, p2wpkh, tx
-from support.engineparts import (
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx
+from support.blocks.headerchains import chain_of, regular, split
+from support.client.engineparts import (
     await_transactions,
     block_requests_of,
     commits_issued,
@@ -71,7 +72,6 @@ from support.engineparts import (
     queue_of,
     undecided_blocks,
 )
-from support.headerchains import chain_of, regular, split
 from support.held import most_held
 from support.vectors import first_of
 

@@ -18,9 +18,20 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Reject, Tx
-from support.locks import LOCKS, STRANGER, build_tx, key
-from support.sending import MODES, Hoards, announced_from_now, answer, changes, send, spend, status, steps, synced
-from support.stage import Prompt, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx, key
+from support.client.sending import (
+    MODES,
+    Hoards,
+    announced_from_now,
+    answer,
+    changes,
+    send,
+    spend,
+    status,
+    steps,
+    synced,
+)
+from support.client.stage import Prompt, stage
 
 DAY_S = 86_400
 

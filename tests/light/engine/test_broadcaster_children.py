@@ -22,9 +22,9 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Message
 from spvfilter.wire.session import Session
-from support.locks import LOCKS, STRANGER, build_tx, key
-from support.sending import MODES, Hoards, answer, send, spend, status, steps, synced
-from support.stage import Stage, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx, key
+from support.client.sending import MODES, Hoards, answer, send, spend, status, steps, synced
+from support.client.stage import Stage, stage
 
 
 class Keeps(Hoards):

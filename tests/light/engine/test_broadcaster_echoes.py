@@ -12,8 +12,8 @@ from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import InvItem
-from support.sending import MODES, answer, send, spend, steps, synced
-from support.stage import Prompt, stage
+from support.client.sending import MODES, answer, send, spend, steps, synced
+from support.client.stage import Prompt, stage
 
 
 @MODES

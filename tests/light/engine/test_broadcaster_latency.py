@@ -24,8 +24,8 @@ from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
 from spvfilter.wire.messages.table import InvItem
 from spvfilter.wire.session import Session
-from support.sending import answer, send, synced
-from support.stage import Kind, Stage, stage
+from support.client.sending import answer, send, synced
+from support.client.stage import Kind, Stage, stage
 from support.vectors import effort
 
 _REQUEST_S = 2.0  # Core txrequest: the delay for inbound peers (net_processing.cpp, NONPREF_PEER_TX_DELAY)

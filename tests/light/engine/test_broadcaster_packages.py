@@ -17,9 +17,9 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import FeeFilter, GetData, InvItem, InvType
 from spvfilter.wire.session import Session
-from support.locks import LOCKS, STRANGER, build_tx
-from support.sending import MODES, answer, changes, send, spend, status, synced
-from support.stage import Prompt, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx
+from support.client.sending import MODES, answer, changes, send, spend, status, synced
+from support.client.stage import Prompt, stage
 
 
 class _Package(Responder):

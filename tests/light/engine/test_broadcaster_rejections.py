@@ -17,9 +17,9 @@ from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import InvItem, InvType
-from support.locks import LOCKS, build_tx
-from support.sending import MODES, Hoards, answer, send, spend, synced
-from support.stage import Stage, at, stage
+from support.blocks.locks import LOCKS, build_tx
+from support.client.sending import MODES, Hoards, answer, send, spend, synced
+from support.client.stage import Stage, at, stage
 
 
 class CoreRounds(Hoards):

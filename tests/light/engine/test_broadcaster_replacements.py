@@ -13,9 +13,9 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
-from support.locks import LOCKS, STRANGER, build_tx
-from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced
-from support.stage import Prompt, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx
+from support.client.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced
+from support.client.stage import Prompt, stage
 
 
 @pytest.mark.few(2)

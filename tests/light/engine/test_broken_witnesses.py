@@ -19,8 +19,8 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.locks import STRANGER, build_tx
-from support.stage import Prompt, Stage, stage
+from support.blocks.locks import STRANGER, build_tx
+from support.client.stage import Prompt, Stage, stage
 from support.vectors import first_of
 
 pytestmark = pytest.mark.descriptors

@@ -18,7 +18,7 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages.filters import CFHeaders, CFilter
 from spvfilter.wire.messages.table import Message
-from support.stage import Prompt, stage
+from support.client.stage import Prompt, stage
 
 
 def last_paid(world: World) -> int:

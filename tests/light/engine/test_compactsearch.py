@@ -16,8 +16,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
-from support.locks import FOREIGN, LOCKS, STRANGER, build_tx, key
-from support.stage import Prompt, Stage, stage
+from support.blocks.locks import FOREIGN, LOCKS, STRANGER, build_tx, key
+from support.client.stage import Prompt, Stage, stage
 
 SMALL = PeerTimeouts(filters=15)
 """The search asks for filters in several parts."""

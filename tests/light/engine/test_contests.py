@@ -24,10 +24,10 @@ from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.watch.match import Completeness
-from support.discovery import Run
-from support.engineparts import filter_headers_of, is_judging
-from support.stage import Prompt, Stage, stage
-from support.swarm import START
+from support.client.discovery import Run
+from support.client.engineparts import filter_headers_of, is_judging
+from support.client.stage import Prompt, Stage, stage
+from support.client.swarm import START
 
 LATE = {late_lock(number).script_pubkey for number in range(LATE_LOCKS)}
 ONE, OTHER = "10.1.0.1:1", "10.2.0.1:1"

@@ -17,7 +17,7 @@ from spvfilter.light.status import ClientStatus
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.session import Session
-from support.stage import Prompt, Stage, stage
+from support.client.stage import Prompt, Stage, stage
 
 BUSY_S = 120.0
 

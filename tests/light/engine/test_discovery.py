@@ -15,9 +15,9 @@ from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.messages import table as wire
-from support.discovery import DAY, Run, book_of, told
+from support.client.discovery import DAY, Run, book_of, told
+from support.client.swarm import START, WITH_FILTERS, Client, Swarm, client
 from support.held import most_held
-from support.swarm import START, WITH_FILTERS, Client, Swarm, client
 
 # Choice of addresses
 

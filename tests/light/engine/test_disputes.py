@@ -24,7 +24,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.transaction import TxIn
 from spvfilter.wire.messages.table import CFHeaders, Message
 from spvfilter.wire.session import Session
-from support.engineparts import (
+from support.blocks.locks import STRANGER, build_tx
+from support.client.engineparts import (
     block_requests_of,
     context_of,
     filter_headers_of,
@@ -32,8 +33,7 @@ from support.engineparts import (
     take_back_filter_headers,
     undecided_blocks,
 )
-from support.locks import STRANGER, build_tx
-from support.stage import Prompt, Stage, stage
+from support.client.stage import Prompt, Stage, stage
 
 
 class OneTooMany(FalseFilters):

@@ -31,9 +31,9 @@ from spvfilter.primitives import Header
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId
 from spvfilter.wire.messages.merkleblock import MerkleBlock
-from support.discovery import NAMED, Run
-from support.engineparts import never_ask_seeds
-from support.swarm import START, Client, Swarm
+from support.client.discovery import NAMED, Run
+from support.client.engineparts import never_ask_seeds
+from support.client.swarm import START, Client, Swarm
 
 LIAR = "203.0.113.5"
 

@@ -15,9 +15,9 @@ from spvfilter.primitives import TxOut
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvType, Message
-from support.engineparts import bloom_links
-from support.regtests import accept_replacements
-from support.stage import Prompt, Stage, stage
+from support.client.engineparts import bloom_links
+from support.client.regtests import accept_replacements
+from support.client.stage import Prompt, Stage, stage
 
 _BLOCKS = (InvType.BLOCK, InvType.WITNESS_BLOCK)
 

@@ -18,8 +18,8 @@ from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.wire.events import Ready, Service
 from spvfilter.wire.transport import Transport, V2Policy
-from support.discovery import NAMED, Run, told
-from support.stage import Prompt, at, stage
+from support.client.discovery import NAMED, Run, told
+from support.client.stage import Prompt, at, stage
 
 V2 = Service.P2P_V2.value
 

@@ -17,9 +17,9 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, TxReplaced
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.locks import STRANGER, build_tx
-from support.sending import send
-from support.stage import Prompt, Stage, at, stage
+from support.blocks.locks import STRANGER, build_tx
+from support.client.sending import send
+from support.client.stage import Prompt, Stage, at, stage
 
 pytestmark = pytest.mark.usefixtures("nothing_invented")
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])

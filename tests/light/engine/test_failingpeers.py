@@ -19,8 +19,8 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.events import Settings
-from support.regtests import cut
-from support.stage import Prompt, answering, at, stage
+from support.client.regtests import cut
+from support.client.stage import Prompt, answering, at, stage
 
 
 class Stalls(Responder):

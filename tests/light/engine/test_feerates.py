@@ -17,9 +17,9 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2pkh, p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.transaction import Transaction
+from support.client.lightworld import World, running
+from support.client.regtests import mined
 from support.held import most_held
-from support.lightworld import World, running
-from support.regtests import mined
 
 
 @pytest.mark.parametrize(

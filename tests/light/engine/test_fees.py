@@ -29,8 +29,8 @@ from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
-from support.build import TxIn, TxOut, p2wpkh, tx
-from support.locks import build_tx, key
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx
+from support.blocks.locks import build_tx, key
 
 NOW = Instant(0.0, 1_700_000_000.0)
 OURS, THEIRS = (p2wpkh(hash160(key(number))) for number in (1, 2))

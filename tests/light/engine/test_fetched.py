@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.light.events import Mode
-from support.stage import Prompt, stage
+from support.client.stage import Prompt, stage
 
 
 @pytest.mark.few(2)

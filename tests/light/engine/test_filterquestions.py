@@ -34,7 +34,7 @@ from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
-from support.headerchains import chain_of
+from support.blocks.headerchains import chain_of
 
 T = TypeVar("T")
 

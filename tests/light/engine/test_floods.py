@@ -11,7 +11,7 @@ import pytest
 from simulation.behaviours.floods import Invents, InventsChains, InventsConflicts, InventsLarge, InventsMany
 from spvfilter.light.events import Mode, PendingWarning
 from spvfilter.wallet.pendinglimits import PendingLimits
-from support.stage import Prompt, stage
+from support.client.stage import Prompt, stage
 
 KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
 

@@ -20,8 +20,8 @@ from spvfilter.network import MAINNET
 from spvfilter.wire.events import Cause
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
-from support.discovery import DAY, NAMED, Run, book_of, told
-from support.swarm import NETWORK, SEEDS, START, Client, Swarm, client
+from support.client.discovery import DAY, NAMED, Run, book_of, told
+from support.client.swarm import NETWORK, SEEDS, START, Client, Swarm, client
 
 # Addresses from peers
 

@@ -22,9 +22,9 @@ from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import Headers
-from support.locks import key
-from support.regtests import cut
-from support.stage import Prompt, Stage, at, stage
+from support.blocks.locks import key
+from support.client.regtests import cut
+from support.client.stage import Prompt, Stage, at, stage
 
 
 def proven(world: Stage) -> list[object]:

@@ -10,7 +10,7 @@ import pytest
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Mode
 from spvfilter.store.store import Store
-from support.stage import Prompt, stage
+from support.client.stage import Prompt, stage
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:

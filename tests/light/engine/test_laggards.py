@@ -19,8 +19,8 @@ from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
-from support.stage import Prompt, Stage, at, stage
-from support.swarm import WITH_FILTERS, Client, Swarm
+from support.client.stage import Prompt, Stage, at, stage
+from support.client.swarm import WITH_FILTERS, Client, Swarm
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT, Mode.AUTO])
 

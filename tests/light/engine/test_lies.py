@@ -37,11 +37,11 @@ from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
 from spvfilter.wire.transport import V2Policy
-from support.build import sha256d
-from support.locks import LOCKS, build_tx
-from support.nodeclient import MAGIC
-from support.sessionparts import send_raw
-from support.stage import Prompt, Stage, answering, stage
+from support.blocks.build import sha256d
+from support.blocks.locks import LOCKS, build_tx
+from support.client.stage import Prompt, Stage, answering, stage
+from support.peers.nodeclient import MAGIC
+from support.peers.sessionparts import send_raw
 
 
 class WithholdsTxs(Responder):

@@ -18,10 +18,10 @@ from spvfilter.light.engine.longchange import LongChange
 from spvfilter.light.engine.quorum import Quorum
 from spvfilter.light.events import Mode
 from spvfilter.wallet.parts import Parts
-from support.build import TxIn, TxOut, tx
-from support.engineparts import context_of, filter_search_of, queue_of
-from support.locks import LOCKS
-from support.stage import Prompt, Stage, stage
+from support.blocks.build import TxIn, TxOut, tx
+from support.blocks.locks import LOCKS
+from support.client.engineparts import context_of, filter_search_of, queue_of
+from support.client.stage import Prompt, Stage, stage
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from spvfilter.errors import ParameterError, TxConflictError, counted
 from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from support.build import TxIn, TxOut, tx, txid
-from support.walletbooks import OURS, Wallet, coin, out, pay
+from support.blocks.build import TxIn, TxOut, tx, txid
+from support.wallets.walletbooks import OURS, Wallet, coin, out, pay
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from support.build import TxIn, TxOut, tx
+from support.blocks.build import TxIn, TxOut, tx
 
 
 def family(rng: random.Random, parents: list[list[int]]) -> list[OwnTx]:

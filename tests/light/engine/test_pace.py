@@ -14,10 +14,10 @@ from simulation.floods import SHAPES
 from spvfilter.light.engine.inputs import Instant, Tick
 from spvfilter.light.engine.pace import AHEAD_S, SHARE, Pace
 from spvfilter.light.events import Mode
-from support.build import TxIn, TxOut, tx, txid
-from support.engineparts import queue_of
+from support.blocks.build import TxIn, TxOut, tx, txid
+from support.blocks.locks import LOCKS
+from support.client.engineparts import queue_of
 from support.held import most_held
-from support.locks import LOCKS
 
 COST_S = 9e-6
 """Processor time of a walked record or input, in seconds."""

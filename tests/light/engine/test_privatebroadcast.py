@@ -23,8 +23,8 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
-from support.locks import LOCKS, build_tx
-from support.sending import (
+from support.blocks.locks import LOCKS, build_tx
+from support.client.sending import (
     Waits,
     announced_from_now,
     answer,
@@ -37,7 +37,7 @@ from support.sending import (
     stranger,
     synced,
 )
-from support.stage import Prompt, Stage, stage
+from support.client.stage import Prompt, Stage, stage
 
 
 def test_a_private_transaction_goes_to_one_new_peer(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from spvfilter.light.engine.inputs import Abandon
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from support.sending import Waits, announced_from_now, answer, rivals, send, spend, status, steps, synced
-from support.stage import Stage, stage
+from support.client.sending import Waits, announced_from_now, answer, rivals, send, spend, status, steps, synced
+from support.client.stage import Stage, stage
 
 
 def hand_over_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> list[tuple[bytes, bool]]:

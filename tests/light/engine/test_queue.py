@@ -20,8 +20,8 @@ from spvfilter.wallet.queue import Queue
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.build import TxIn, TxOut, tx
-from support.engineparts import bloom_search_of, delay_commits, queue_of, receive
+from support.blocks.build import TxIn, TxOut, tx
+from support.client.engineparts import bloom_search_of, delay_commits, queue_of, receive
 
 RNG = random.Random(1)
 MOST, PAYMENTS = 40, 100

@@ -19,9 +19,9 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages import Message, Tx
 from spvfilter.wire.messages.table import GetData, InvItem, InvType
-from support.locks import LOCKS, STRANGER, build_tx
-from support.sending import MODES, Hoards, Waits, announced_from_now, answer, spend, status, synced
-from support.stage import Prompt, Stage, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx
+from support.client.sending import MODES, Hoards, Waits, announced_from_now, answer, spend, status, synced
+from support.client.stage import Prompt, Stage, stage
 
 
 class AsksForParent(Taker):

@@ -17,10 +17,10 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType
-from support.build import TxIn, TxOut, tx
-from support.engineparts import context_of
-from support.locks import build_tx, key
-from support.stage import Prompt, stage
+from support.blocks.build import TxIn, TxOut, tx
+from support.blocks.locks import build_tx, key
+from support.client.engineparts import context_of
+from support.client.stage import Prompt, stage
 
 RNG = random.Random(1)
 MATCHES, PAIRS = 50, 20

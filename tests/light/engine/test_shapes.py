@@ -12,8 +12,8 @@ from light.engine.test_bounds import Run
 from simulation.floods import SHAPES
 from spvfilter.light.engine.inputs import Instant, Tick
 from spvfilter.light.events import Mode
-from support.engineparts import queue_of
-from support.locks import LOCKS
+from support.blocks.locks import LOCKS
+from support.client.engineparts import queue_of
 
 MOST_WALKED = 8_000
 """Records and inputs that a step may walk over: 700 of its budget, and those of one more transaction."""

@@ -11,8 +11,8 @@ from spvfilter.errors import FormatError
 from spvfilter.light.engine.feerates import subsidy
 from spvfilter.light.engine.silentblocks import check_spent
 from spvfilter.network import REGTEST
-from support import undo
-from support.lightworld import World
+from support.blocks import undo
+from support.client.lightworld import World
 from support.vectors import effort
 
 

@@ -25,7 +25,7 @@ from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service
-from support.stage import Prompt, at, stage
+from support.client.stage import Prompt, at, stage
 
 NOW = 1_700_000_000.0
 

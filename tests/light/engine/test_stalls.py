@@ -32,7 +32,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.filters import CFilter, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import InvType, Message
 from spvfilter.wire.session import Session
-from support.stage import Prompt, Stage, answering, stage
+from support.client.stage import Prompt, Stage, answering, stage
 
 
 class _Withholding(Responder):

@@ -20,7 +20,7 @@ from spvfilter.light.engine import addresses
 from spvfilter.light.engine.addressbook import BUCKET_SIZE, NEW_BUCKETS, TRIED_BUCKETS, AddressBook
 from spvfilter.light.engine.addresses import Discovery
 from spvfilter.store.addresses import KnownAddress
-from support.swarm import HOSTILE_GROUPS, Client, client
+from support.client.swarm import HOSTILE_GROUPS, Client, client
 from support.vectors import effort
 
 pytestmark = pytest.mark.long

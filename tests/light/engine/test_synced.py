@@ -19,7 +19,7 @@ from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn
-from support.stage import Kind, Prompt, Stage, at, stage
+from support.client.stage import Kind, Prompt, Stage, at, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 DAY_S = 86_400

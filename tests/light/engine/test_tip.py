@@ -18,8 +18,8 @@ from spvfilter.wallet.events import (
     MatchWithdrawn,
     Reason,
 )
-from support.locks import LOCKS, STRANGER, build_tx, key
-from support.stage import Prompt, Stage, stage
+from support.blocks.locks import LOCKS, STRANGER, build_tx, key
+from support.client.stage import Prompt, Stage, stage
 
 
 def synced(world: Stage) -> None:

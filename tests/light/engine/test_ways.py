@@ -24,11 +24,11 @@ from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.filters import GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from support.build import TxIn, TxOut, tx
-from support.locks import build_tx, key
-from support.sending import answer, send
-from support.stage import Prompt, at, stage
-from support.swarm import client
+from support.blocks.build import TxIn, TxOut, tx
+from support.blocks.locks import build_tx, key
+from support.client.sending import answer, send
+from support.client.stage import Prompt, at, stage
+from support.client.swarm import client
 
 
 class Late(Behaviour):

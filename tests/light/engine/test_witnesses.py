@@ -21,10 +21,10 @@ from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv
-from support.engineparts import context_of
-from support.locks import LOCKS, build_tx, sign_again
-from support.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced
-from support.stage import Prompt, Stage, stage
+from support.blocks.locks import LOCKS, build_tx, sign_again
+from support.client.engineparts import context_of
+from support.client.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced
+from support.client.stage import Prompt, Stage, stage
 
 
 def signed_twice(world: Stage) -> list[bytes]:

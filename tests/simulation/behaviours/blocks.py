@@ -20,7 +20,7 @@ from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
-from support.regtests import cut
+from support.client.regtests import cut
 
 if TYPE_CHECKING:
     from simulation.node import Node

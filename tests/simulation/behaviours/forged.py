@@ -15,8 +15,8 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvType, Message
-from support.locks import STRANGER, build_tx, is_signed
-from support.regtests import announced
+from support.blocks.locks import STRANGER, build_tx, is_signed
+from support.client.regtests import announced
 
 if TYPE_CHECKING:
     from simulation.node import NodeEnd

@@ -15,7 +15,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import InvItem, InvType, Reject
 from spvfilter.wire.session import Session
-from support.regtests import announced
+from support.client.regtests import announced
 
 if TYPE_CHECKING:
     from simulation.node import Node, NodeEnd

@@ -32,7 +32,7 @@ from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import CFHeaders, InvItem, InvType, Message
 from spvfilter.wire.session import Session
-from support.regtests import cut
+from support.client.regtests import cut
 
 if TYPE_CHECKING:
     from simulation.node import NodeEnd

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support import filefuzz
 from support.vectors import effort
+from watch.imports import filefuzz
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from spvfilter.watch.imports import WalletFile, read_wallet_file
 from spvfilter.watch.imports.walletfile import PUBLIC_TEST_NETWORKS, TEST_NETWORKS
 from spvfilter.watch.watchlist import WatchList
-from support.walletfiles import (
+from support.wallets.walletfiles import (
     ADDRESS,
     BIRTHDAY,
     FILES,

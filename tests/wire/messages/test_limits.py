@@ -43,7 +43,7 @@ from spvfilter.wire.messages.table import (
     Version,
     parse_message,
 )
-from support.build import var_int
+from support.blocks.build import var_int
 from support.samples import H1, H2, PLACES, SAMPLES
 
 HEAD = bytes(4 + 8 + 8 + 26 + 26 + 8)  # the fields of a version before its user agent

@@ -13,8 +13,8 @@ from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.primitives import Header
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS
 from spvfilter.wire.messages.merkleblock import MERKLEBLOCK_SIZE, Flaw, MerkleBlock
-from support import build
-from support.merkletree import partial_tree
+from support.blocks import build
+from support.blocks.merkletree import partial_tree
 from support.vectors import vector_cases, vector_path
 
 FLAWS = {

@@ -16,8 +16,8 @@ from spvfilter.errors import FormatError, ProofError
 from spvfilter.primitives import Header
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS
 from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock, Proof, ProvedTx, can_be_node
-from support import build
-from support.merkletree import described, extracted
+from support.blocks import build
+from support.blocks.merkletree import described, extracted
 from support.vectors import effort, vector_cases
 
 

@@ -25,7 +25,7 @@ from spvfilter.wire.messages.table import (
     command_of,
     parse_message,
 )
-from support import build
+from support.blocks import build
 from support.samples import BLOCK, FUNDING, MESSAGES, SAMPLES, WITNESS, payloads
 from support.vectors import vector_cases
 

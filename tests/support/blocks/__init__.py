@@ -1,0 +1,1 @@
+"""Builders of scripts, transactions, blocks and chains, from struct and hashlib. No assertions."""

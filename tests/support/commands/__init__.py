@@ -1,0 +1,1 @@
+"""Ways to run commands as processes, and to read what they print."""

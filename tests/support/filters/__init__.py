@@ -1,0 +1,1 @@
+"""Small filters, and files and Redis operations of filters."""

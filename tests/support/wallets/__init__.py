@@ -1,0 +1,1 @@
+"""Books, databases, descriptors and the files that wallets export."""
