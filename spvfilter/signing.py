@@ -41,8 +41,7 @@ def build_tx(
 
     Raises:
         ParameterError: `version` or `lock_time` is out of range, a private key is invalid, no key matches an input, or
-            an
-            input lacks `spent` or its script. Signing also needs the wallycore or the btclib-secp256k1 package.
+            an input lacks `spent` or its script. Signing also needs the wallycore or the btclib-secp256k1 package.
     """
     signed = inputs if keys is None else sign_inputs(inputs, outputs, keys, version=version, lock_time=lock_time)
     return serialize(signed, outputs, version=version, lock_time=lock_time)

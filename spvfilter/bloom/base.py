@@ -63,7 +63,8 @@ _ENCODINGS: dict[str | None, Encoding] = {
 ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # The argument `encode` for each encoding.
 # Bytes. Memory of this size or more is mapped, not allocated: a mapped page takes no memory before its first use.
 _MAPPED = 1 << 20
-# Bytes. Memory of this size or more gets huge pages: the bits of a key are scattered, so small pages miss in the TLB.
+# Bytes. Huge pages are requested for memory of this size or more: the bits of a key are scattered, so small pages miss
+# in the TLB.
 _HUGE = 1 << 22
 
 

@@ -21,7 +21,8 @@ from spvfilter.primitives import chunks
 # Bits of the hash that is reduced modulo m.
 _HASH_BITS = {Family.BIP37: 32, Family.SPARK_V1: 31}
 _DOUBLE_HASHING = (Family.SPARK_V1, Family.SPARK_V2, Family.REDISBLOOM)
-# Positions count as uniform if the range of a hash spans this many multiples of m: the rate is then off by 10^-5.
+# Positions count as uniform if the range of a hash spans at least this many multiples of m: the rate is then off by
+# 10^-5.
 _UNIFORM = 256
 
 

@@ -68,7 +68,7 @@ def warn_of_server(source: Helper | None) -> None:
 
 
 class _Source(Generic[T]):
-    """A source that connects when the first block needs it. If that fails, it tries again for the next block.
+    """A source that connects when the first block needs it. If that fails, the next call tries again.
 
     Use it as an asynchronous context manager.
     """

@@ -328,7 +328,7 @@ class LightClient:
         A program that remembers the number of its last event can store this id with it. If the two no longer match, an
         older copy of the database was restored and the clock was set back. The program should then read a snapshot.
 
-        Returns None if the run's `RunStarted` event has been dropped, or if there is no event yet.
+        Returns None for the number 0, or if the run's `RunStarted` event has been dropped.
 
         Args:
             sequence: Number of the event.
@@ -1013,8 +1013,8 @@ class LightClient:
         """Stop watching entries, and remove their matches from the wallet.
 
         Balance, coins and history then look as if the entries had never been watched. Each removed match is reported as
-        `MatchWithdrawn` with `Reason.REMOVED`. The history keeps the wallet's own transactions that are unconfirmed,
-        conflicted, abandoned or expired.
+        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps its own unconfirmed transactions. They stay in the
+        history, as do its conflicted, abandoned and expired ones.
 
         The method returns once the change is in the database. If you add an entry again later, blocks are searched for
         it again.

@@ -184,7 +184,7 @@ class EventHub:
 class EventStream:
     """An asynchronous iterator over events, with its own position, which `LightClient.events` returns.
 
-    If a wait is cancelled, no event is lost: the next wait yields it.
+    Cancelling a wait loses no event: the next wait yields the event.
     """
 
     def __init__(self, hub: EventHub, since: int | None = None) -> None:

@@ -16,7 +16,7 @@ from spvfilter.store.views import HistoryEntry
 if TYPE_CHECKING:
     from spvfilter.light.running import Running
 
-_MOST_LOGGED = 5  # most warnings in one wait: with discovery, many addresses do not answer
+_MOST_LOGGED = 5  # limit on warnings logged in one wait: with discovery, many addresses do not answer
 
 
 async def wait_synced(running: Running) -> Synced:

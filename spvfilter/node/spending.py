@@ -1,5 +1,6 @@
-"""Functions that spend coins, double-spend them, or raise the fee of a transaction. They sign with the keys that they
-are given.
+"""Functions that spend coins, double-spend them, or raise the fee of a transaction.
+
+They sign with the keys that they are given.
 """
 
 from __future__ import annotations

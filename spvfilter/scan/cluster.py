@@ -1,5 +1,6 @@
-"""Scan parts on the workers of a Dask cluster (`dask` extra). The result is the same as with one thread, even if
-workers die.
+"""Scan parts on the workers of a Dask cluster (`dask` extra).
+
+The result is the same as with one thread, even if workers die.
 """
 
 from __future__ import annotations

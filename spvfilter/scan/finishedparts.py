@@ -1,7 +1,7 @@
-"""The finished parts of an export of one chain. Later plans reuse them as they are, and read only the blocks after
-them.
+"""The finished parts of an export of one chain.
 
-The work of a plan therefore depends on the number of new blocks, not on the length of the chain.
+Later plans reuse them as they are, and read only the blocks after them. The work of a plan therefore depends on the
+number of new blocks, not on the length of the chain.
 """
 
 from __future__ import annotations

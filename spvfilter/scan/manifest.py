@@ -69,8 +69,8 @@ class Manifest:
             ) from None
         if not isinstance(held, dict) or held.pop("format", None) != FORMAT:
             raise SourceError(
-                f"{path}: this manifest of a scan or export was written by a different version of spvfilter: choose"
-                " another directory"
+                f"{path}: this is not the manifest of a scan or export, or a different version of spvfilter wrote it:"
+                " choose another directory"
             )
         try:
             made = cls(**held)

@@ -1,5 +1,6 @@
-"""The search of parts for silent payments, which comes before the passes that match scripts, and finds their
-scripts.
+"""The search of parts for silent payments.
+
+It comes before the passes that match scripts, and finds their scripts.
 """
 
 from __future__ import annotations

@@ -151,9 +151,11 @@ def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
 def write_parquet(
     path: Path, parts: Iterable[PartFile], watch: WatchList, form: ParquetForm, rows: int, jobs: int = 1
 ) -> EntryTotals:
-    """Write matches as Parquet, and return the totals for each entry. `rows` determines the size of the Bloom filters.
-    Several threads make the columns, and one thread writes them. Raises ParameterError if pyarrow is missing, OSError
-    if a file cannot be read or written, and SourceError if a part is damaged.
+    """Write matches as Parquet, and return the totals for each entry.
+
+    `rows` determines the size of the Bloom filters. Several threads make the columns, and one thread writes them.
+    Raises ParameterError if pyarrow is missing, OSError if a file cannot be read or written, and SourceError if a
+    part is damaged.
     """
     pa = _pyarrow()
     owners = Owners(watch)

@@ -1,5 +1,6 @@
-"""Loose transactions, matched in the order in which they arrive. A spend is found even if it arrives before its
-parent.
+"""Loose transactions, matched in the order in which they arrive.
+
+A spend is found even if it arrives before its parent.
 """
 
 from __future__ import annotations

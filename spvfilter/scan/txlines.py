@@ -192,7 +192,7 @@ def problem_of(raw: bytes) -> str | None:
         if raw.startswith(_PSBT):
             return _OF_PSBT
         if len(raw) == HASH_SIZE:
-            return f"{HASH_SIZE} bytes: this may be a txid, but not the transaction itself"
+            return f"{HASH_SIZE} bytes: this may be a txid, but it is not the transaction itself"
         if len(raw) > MAX_BLOCK_SIZE:
             return f"more than {MAX_BLOCK_SIZE:,} bytes, too long for a transaction"
         return "a block, not a transaction" if is_block(raw) else f"not a transaction: {error}"

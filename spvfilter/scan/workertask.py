@@ -1,6 +1,4 @@
-"""Functions that run on a worker of a cluster: scan a part, report which files the worker sees, and list their
-blocks.
-"""
+"""Functions that run on a worker of a cluster: they scan a part, report the files, and list their blocks."""
 
 from __future__ import annotations
 

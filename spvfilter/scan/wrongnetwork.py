@@ -1,6 +1,4 @@
-"""Bytes without framing: recognizes a block of a network other than the assumed one, or a transaction in place of a
-block.
-"""
+"""Bytes without framing: recognizes a block of a different network, or a transaction in place of a block."""
 
 from __future__ import annotations
 

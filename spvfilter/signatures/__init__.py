@@ -1,6 +1,4 @@
-"""Signatures of transactions: computes the hashes that they sign, makes them, and checks them against the spent
-coins.
-"""
+"""Signatures of transactions: the hashes that they sign, signing, and checks against the spent coins."""
 
 from spvfilter.signatures.curve import Curve, find_curve
 from spvfilter.signatures.sighash import MAX_HASHED_SIZE, SIGHASH_ALL, SIGHASH_DEFAULT, SigHashes

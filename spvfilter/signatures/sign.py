@@ -1,5 +1,6 @@
-"""Signatures for the inputs of a transaction, made with given private keys: P2PK, P2PKH, multisig, segwit and
-taproot.
+"""Signatures for the inputs of a transaction, made with given private keys.
+
+Supported are P2PK, P2PKH, multisig, segwit and taproot.
 """
 
 from __future__ import annotations

@@ -168,10 +168,7 @@ def _operations(script: bytes) -> list[tuple[int, bytes | None]] | None:
 
 
 def _number(operation: tuple[int, bytes | None]) -> int:
-    """Return the number that an operation pushes:
-
-    OP_1 to OP_16, or one byte of 17 or more. Anything else counts as 0.
-    """
+    """Return the number from 1 to 127 that an operation pushes, by OP_1 to OP_16 or as one byte; otherwise 0."""
     opcode, data = operation
     if 0x51 <= opcode <= 0x60:
         return opcode - 0x50

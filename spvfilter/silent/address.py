@@ -67,7 +67,8 @@ class SilentAddress:
             raise AddressError(f"malformed silent payment address: {error.message}") from None
         if len(payload) < _KEYS_SIZE or (version == 0 and len(payload) != _KEYS_SIZE):
             raise AddressError(
-                f"a version {version} silent payment address needs {_KEYS_SIZE} bytes, not {len(payload)}"
+                f"a version {version} silent payment address needs {'at least ' if version else ''}{_KEYS_SIZE} bytes,"
+                f" not {len(payload)}"
             )
         scan, spend = payload[:33], payload[33:_KEYS_SIZE]
         if not (is_pubkey(scan) and is_pubkey(spend)):

@@ -82,7 +82,7 @@ def private_sum(first: bytes, second: bytes) -> bytes | None:
 
 
 def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
-    """Return the x-only key that results from adding a tweak to an internal key (BIP-341), or None if out of range."""
+    """Return the x-only key that a tweak added to an internal key results in (BIP-341); None if either is invalid."""
     key = parse_xonly(internal)
     try:
         return None if key is None else library().xonly.parse(library().xonly.tweak_add(internal, tweak)[0])

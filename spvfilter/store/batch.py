@@ -145,7 +145,7 @@ class Batch:
     searched: bytes | None = None
     """Blocks that have been searched for each entry, as returned by `Searched.encode`."""
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)
-    """Addresses of nodes, keyed by HOST:PORT. None deletes one."""
+    """Addresses of nodes, keyed by address with port. None deletes one."""
     events: list[StoredEvent] = field(default_factory=list)
     """Events that report these changes, numbered after the last event."""
     told: int | None = None

@@ -116,7 +116,7 @@ class EventRows:
         self._account_id = account_id
         self._log = EventLog()
         self._count: int | None = None  # number of rows that are not foreign; None if they have not been counted yet
-        self._foreign = deque[int]()  # numbers of foreign events, except the last event of each run; None like `_count`
+        self._foreign = deque[int]()  # numbers of foreign events, except each run's last; valid once `_count` is known
         self._is_changed = False
 
     @property

@@ -19,7 +19,7 @@ from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
 
 _BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes per transaction
-_NAMED = 20  # most stale blocks whose hashes are listed
+_NAMED = 20  # limit on stale blocks whose hashes are listed
 
 
 @public
@@ -57,7 +57,10 @@ class FilterImport:
         self._chain = HeaderChain.restore(store.network, store.headers(1))
         self._batch: dict[bytes, bytes] = {}  # keyed by hash
         self._size = 0
-        self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the last filter accepted
+        self._last = (
+            bytes(32),
+            GENESIS_PREVIOUS_FILTER_HEADER,
+        )  # block and filter header of the last filter that passed
 
     def add(
         self,

@@ -25,8 +25,8 @@ def take_keychains(
 ) -> None:
     """Give a watch list the windows and used indexes of stored keychains.
 
-    Keychains that the watch list lacks are added. Keychains with a descriptor can derive more scripts; the windows of
-    all others stay as they are.
+    Keychains that the watch list lacks are added. If they have a descriptor, they can derive more scripts; otherwise
+    their windows stay as they are.
 
     Args:
         watch: The watch list.

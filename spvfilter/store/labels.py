@@ -95,7 +95,7 @@ class LabelRows:
     def write(self, labels: Iterable[Label]) -> dict[int, str]:
         """Store labels, and return those of watch list entries, keyed by row id.
 
-        A later label replaces an earlier one for the same record. An empty label removes it.
+        A later label replaces an earlier one for the same record. An empty label text removes the label.
         """
         labels = list(labels)
         entries = self._entries({script for each in labels if (script := script_of(each, self._network)) is not None})

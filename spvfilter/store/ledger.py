@@ -134,7 +134,7 @@ class StoredTx(NamedTuple):
     is_listed: bool = True
     """True if the history shows it. Other rows only affect the status of listed transactions."""
     hits: tuple[Hit, ...] = ()
-    """Its matches, if it does not count toward the balance. They are not stored here."""
+    """Its matches, if it does not count toward the balance. The database does not contain them."""
     signatures: str = "unknown"
     """Whether its signatures for the wallet's coins were verified: valid or unknown."""
     counts_since: int | None = None

@@ -29,9 +29,9 @@ from spvfilter.watch.descriptor.spending import Spending
 _MAGIC = b"psbt\xff"
 _LEAF_VERSION = b"\xc0"
 _MOST_NAMED = 5
-"""Most keys that a warning names (our choice)."""
+"""Largest number of keys that a warning names (our choice)."""
 _PER_QUERY = 900
-"""Most scripts in one query (our choice: every SQLite allows 999 values)."""
+"""Largest number of scripts in one query (our choice: every SQLite allows 999 values)."""
 Pair = tuple[int, bytes, bytes]
 """Type of a key, the rest of the key, and the value."""
 

@@ -45,7 +45,7 @@ class CheckCause(StrEnum):
     """A kind of problem with a transaction."""
 
     MALFORMED = "malformed"
-    """It breaks a rule that can be checked on its own: it has no inputs, spends an output twice, has amounts out of
+    """It breaks a rule that needs no other facts: it has no inputs, spends an output twice, has amounts out of
     range, or is too heavy.
     """
     CONFIRMED = "confirmed"
@@ -121,7 +121,7 @@ class KnownParent(NamedTuple):
     """Facts about the transaction whose output an input spends."""
 
     outputs: int | None = None
-    """Number of its outputs, or None if the transaction is not known."""
+    """Number of its outputs, or None if the number is not known."""
     output: TxOut | None = None
     """The output that is spent, or None if it is not known or does not exist."""
     height: int | None = None

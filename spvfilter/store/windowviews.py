@@ -17,7 +17,7 @@ from spvfilter.watch.keychain import MAX_LISTED, all_used, identity_of, listed_k
 
 # a function that returns checked rows of a table, given the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
-_FEW = 500  # most rows that one query names, and most lookups of entries before all runs are read (our choice)
+_FEW = 500  # limit on rows that one query names, and on lookups of entries before all runs are read (our choice)
 _SIZES = ", ".join(f"({number}, {most})" for number, most in enumerate(RUN_CLASSES))
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
@@ -213,7 +213,7 @@ class _Windows:
                 yield run.keychain, run.index_of(entry)
 
     def _shared(self) -> Iterator[tuple[_Run, _Run]]:
-        """Yield each pair of runs of different keychains that have an entry in common."""
+        """Yield each run with each run of another keychain that shares an entry with it, in both orders."""
         runs = sorted(chain.from_iterable(self._runs.values()), key=lambda run: run.entry)
         for at, run in enumerate(runs):
             if not self._is_all:
@@ -379,7 +379,7 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
     """Return the address at a keychain's lowest index that has been neither paid nor revealed.
 
-    By default, this is the first keychain. With `account`, only keychains of the account with this id are considered.
+    By default, the first keychain is used. With `account`, only keychains of the account with this id are considered.
     The queries do not read other keychains or all used indexes.
 
     Raises ParameterError if there is no such keychain, or if it has no unused address in its window.

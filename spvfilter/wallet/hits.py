@@ -87,6 +87,6 @@ class Hits:
         return None if coin is None or coin.value == NO_VALUE else coin.value
 
     def output(self, outpoint: bytes) -> TxOut | None:
-        """Return the output that an outpoint refers to; None if its transaction is not known."""
+        """Return the output that an outpoint refers to; None if the transaction is unknown or lacks that output."""
         parent, index = self._facts.record(outpoint[:HASH_SIZE]), int.from_bytes(outpoint[HASH_SIZE:], "little")
         return None if parent is None or index >= parent.outputs else Transaction.parse(parent.raw).output(index)

@@ -141,7 +141,7 @@ class WalletStore(Views):
     def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.
 
-        Returns None if the run's `RunStarted` event has been dropped, or if there is no event yet.
+        Returns None for the number 0, or if the run's `RunStarted` event has been dropped.
 
         Args:
             sequence: Number of the event.

@@ -34,7 +34,7 @@ def checked_name(name: str) -> str:
     name = normalized(name)
     if (what := secret_in(name)) is not None:
         raise ParameterError(
-            f"the account's name contains {what}: choose another name, and keep the key in a safe place"
+            f"the account's name contains {what}: choose a different name, and keep the key in a safe place"
         )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
@@ -67,7 +67,7 @@ class Accounts:
         """
         self.check(old)
         if (new := checked_name(new)) in self.names and new != old:
-            raise ParameterError(f"there is already an account {new[:80]!r}: choose another name")
+            raise ParameterError(f"there is already an account {new[:80]!r}: choose a different name")
         self.names = {new if name == old else name: None for name in self.names}
         self.entries = {entry: new if name == old else name for entry, name in self.entries.items()}
 

@@ -406,7 +406,7 @@ async def test_relayed_transactions_are_matched() -> None:
         (["123", *WATCHED], "a SOURCE has an odd number of hex digits: 3"),
         (["00", *WATCHED], "a SOURCE in hex: not a transaction: version at byte 0"),
         (["BLOCK", *WATCHED], "a SOURCE in hex: a block, not a transaction"),
-        (["TXID", *WATCHED], "a SOURCE in hex: 32 bytes: this may be a txid, but not the transaction"),
+        (["TXID", *WATCHED], "a SOURCE in hex: 32 bytes: this may be a txid, but it is not the transaction itself"),
         (["-", "-", *WATCHED], "'-' is standard input: give it only once"),
         (["-", "--watch", "-"], "'-' is standard input: --watch and the input to search cannot both be '-'"),
         (["-", "--filter", "-"], "'-' is standard input: --filter and a SOURCE cannot both be '-'"),

@@ -375,7 +375,9 @@ def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
     second = Keychain("second", lambda index: (script(1, index),), lookahead=GAP_LIMIT, size=5)
     first.reveal(9)
     watch._add_keychain(second)
-    with pytest.raises(ParameterError, match="other keychains have revealed the addresses of keychain 'second' from"):
+    with pytest.raises(
+        ParameterError, match="other keychains have revealed the addresses of keychain 'second' starting"
+    ):
         watch.windows.to_reveal(second, REGTEST)
 
 

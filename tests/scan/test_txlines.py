@@ -93,7 +93,7 @@ BAD = [
     (ONE.hex().encode()[:-1], f"an odd number of hex digits: {2 * len(ONE) - 1}"),
     (ONE.hex().encode()[:-2], "not a transaction: lock time at byte"),
     (ONE.hex().encode() + b"00", "not a transaction: transaction at byte"),
-    (ONE[:32].hex().encode(), "32 bytes: this may be a txid, but not the transaction"),
+    (ONE[:32].hex().encode(), "32 bytes: this may be a txid, but it is not the transaction itself"),
     (block_of(GENESIS, 5, [ONE]).hex().encode(), "a block, not a transaction"),
     (b"70736274ff0100", "a partially signed transaction (PSBT): finalize it first, and pass its hex"),
     (b"cHNidP8BAHUCAAAA", "a partially signed transaction (PSBT): finalize it first, and pass its hex"),

@@ -1,5 +1,6 @@
-"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and storage in files. Storage in Redis is in
-remote.py.
+"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and storage in files.
+
+Storage in Redis is in remote.py.
 """
 
 from __future__ import annotations

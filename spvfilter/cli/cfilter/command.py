@@ -98,7 +98,7 @@ def configure(parser: Parser) -> None:
         metavar="J",
         type=whole(1, 256),
         default=1,
-        help="number of threads; more than one needs the compiled kernel; default %(default)s",
+        help="number of threads; the pure kernel always uses one; default %(default)s",
     )
 
     info = parser.add_action(

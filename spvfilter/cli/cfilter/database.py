@@ -64,8 +64,10 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
 
 @contextmanager
 def _importing(db: str, network: Network) -> Iterator[FilterImport]:
-    """Context manager: an import into a database. If a new database contains no filter at the end, it is removed.
-    Otherwise it would stay tied to its network, and refuse a later run with the right one.
+    """Context manager: an import into a database.
+
+    If a new database contains no filter at the end, it is removed. Otherwise it would stay tied to its network, and
+    refuse a later run with the right one.
     """
     is_new, kept = not Path(db).exists(), 0
     try:

@@ -150,7 +150,7 @@ def add_start(parser: argparse.ArgumentParser) -> None:
         "--rescan",
         action="store_true",
         help=(
-            "search the blocks again, starting at --from-height or --birthday if given; this downloads little if"
+            "search all blocks again, or those starting at --from-height or --birthday; this downloads little if"
             " --keep-filters kept the filters"
         ),
     )

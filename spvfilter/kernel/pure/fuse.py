@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _M64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, odd.
 _REMIX = 0xD6E8FEB86659FD93  # As in cells.py.
-_MOST_KEYS = 255  # A seed fails once a cell has this many keys: the compiled twin counts them in a byte.
+_MOST_KEYS = 255  # A seed fails if a cell has more keys: the compiled twin counts them in a byte.
 _BLOCK = 1 << 12  # Number of cells that are processed together, to make use of the caches.
 MAX_SEGMENT = 1 << 18  # Cells of the longest segment: x gives 18 bits to each position in a segment.
 _MAX_CELLS = (1 << 32) - 1  # The compiled twin has 32-bit numbers of cells.

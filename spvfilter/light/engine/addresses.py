@@ -41,7 +41,7 @@ _NETWORK, _COMPACT_FILTERS, _V2 = Service.NETWORK.value, Service.COMPACT_FILTERS
 COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49
 BLOOM_NEEDS = (Service.NETWORK | Service.WITNESS | Service.BLOOM).value  # 0xd
 MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS.
-MAX_OF_SEED = 32  # Most addresses accepted from one seed (Core net.cpp).
+MAX_OF_SEED = 32  # Largest number of addresses accepted from one seed (Core net.cpp).
 FEELER_S = 600.0  # Average interval between feelers (Core: 120).
 EXTRA_S = 600.0  # Interval of extra connections while the tip is stale (Core net_processing.cpp STALE_CHECK_INTERVAL).
 _EXTRA_RETRY_S = 15.0  # Pause after an extra connection that failed or lacked the needed services (our choice).
@@ -51,7 +51,7 @@ ANCHOR_S = 600.0  # A peer must have been connected for this long to be an ancho
 MAX_HOPES = 512
 _ANSWERED = 8  # An answered attempt counts as this many attempts, as does a repeated attempt.
 
-_TOKENS_AT_ONCE = 1_000.0  # Most addresses from one peer (Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET).
+_TOKENS_AT_ONCE = 1_000.0  # Addresses accepted in a burst (Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET).
 _TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND.
 _PENALTY_S = 7_200  # Added to the age of addresses from peers (Core net_processing.cpp).
 _OLDEST_TIME = 100_000_000  # A stated time before this is meaningless (Core net_processing.cpp).
@@ -62,7 +62,7 @@ _REST_S = 1_800.0  # Pause for an address after a useless connection (our choice
 _STEADY_S = 60.0  # If a connection is lost after this time, the line is at fault, not the peer (our choice).
 _LINE_REST_S = 10.0  # Pause for an address after its line failed (our choice).
 _ANCHOR_REST_S = 600.0  # Pause for an anchor to which the client cannot connect (our choice).
-_MAX_KEPT = 1_000  # Most bans, and most resting addresses, that are remembered. The oldest are forgotten.
+_MAX_KEPT = 1_000  # Limit on remembered bans, and on resting addresses. The oldest are forgotten.
 _WRITE_S = 60.0  # Interval between writes of the book, unless much has changed.
 _WRITE_AT = 200  # The book is written immediately after this many changed addresses.
 

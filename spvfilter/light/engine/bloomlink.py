@@ -24,7 +24,7 @@ from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.merkle import partial_branches
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
-# Most bytes of transactions in blocks that our copy of a filter may fail to match (our choice).
+# Limit on the bytes of transactions in blocks that our copy of a filter may fail to match (our choice).
 MAX_DOUBTFUL_SIZE = 1_000_000
 
 Landed = Callable[

@@ -1,8 +1,8 @@
 """Search by BIP-37: all peers with NODE_BLOOM get the filter and the same requests, then their answers are compared.
 
 The engine records the first answer. If another peer proves a transaction of the wallet that the first answer omitted,
-the peers that omitted it have lied. The blocks are searched again, starting with that one, and a peer that omits the
-transaction again has also lied.
+the peers that omitted it have lied. Blocks are searched again, starting with the block of this transaction, and a peer
+that omits the transaction again has also lied.
 
 An unwitnessed range has answers from fewer than three independent peers. The engine requests it from more peers when
 they connect, in this run or a later one.
@@ -42,8 +42,8 @@ from spvfilter.wire.transport import Transport
 
 _RELOAD = "filterload"  # key of a request that a pong answers
 _RELOAD_EVERY_S = 10.0  # Least time between reloads caused by a peer's unconfirmed transactions (our choice).
-_MAX_PARTS = 64  # Most parts that are outstanding or being compared (our choice).
-_MAX_SHOWN = 100  # Most blocks with remembered omissions, the latest ones (our choice).
+_MAX_PARTS = 64  # Limit on parts that are outstanding or being compared (our choice).
+_MAX_SHOWN = 100  # Limit on blocks with remembered omissions; the latest are kept (our choice).
 
 
 @dataclass(slots=True, eq=False)

@@ -372,7 +372,7 @@ class Broadcaster:
     # Announcements
 
     def _announce_due(self, peer: Peer, late: dict[OwnTx, None], behind_hidden: Collection[bytes]) -> Sequence[OwnTx]:
-        """Announce transactions to a peer, and return all transactions that it may request from now on.
+        """Announce the due transactions to a peer, and return what it may now request.
 
         The others are examined again when they have changed.
         """

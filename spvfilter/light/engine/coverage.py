@@ -19,14 +19,16 @@ from spvfilter.watch.match import Completeness
 
 WITNESSES = 3  # Number of independent peers that should answer for each block in a BIP-37 search.
 
-# Most remembered addresses of witnesses for a block (our choice). Beyond that, only peers in other groups are asked.
+# Largest number of remembered addresses of witnesses for a block (our choice). At this number, only peers in other
+# groups are asked.
 MAX_ADDRESSES = 8
 
-# Most unwitnessed ranges, which are stored with every block (our choice). Beyond that, the last ranges are joined.
+# Largest number of unwitnessed ranges, which are stored with every block (our choice). Beyond it, the last ranges are
+# joined.
 MAX_UNWITNESSED_RANGES = 250
-MAX_DISPUTED = 1_000  # Most blocks that are searched whole because their filters are disputed (our choice).
-MAX_UNDECIDED_RANGES = 100  # Most ranges in which a dispute ended without a decision (our choice).
-MAX_FILTER_DISPUTES = 8  # Most remembered addresses of peers whose filter headers differ from ours (our choice).
+MAX_DISPUTED = 1_000  # Limit on blocks searched whole because their filters are disputed (our choice).
+MAX_UNDECIDED_RANGES = 100  # Limit on ranges in which a dispute ended without a decision (our choice).
+MAX_FILTER_DISPUTES = 8  # Limit on remembered addresses of peers whose filter headers differ from ours.
 NOTE = "coverage"
 
 

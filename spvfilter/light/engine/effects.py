@@ -16,9 +16,9 @@ from spvfilter.wire.transport import V2Policy
 class Connect:
     """Open a connection to `address` (HOST:PORT).
 
-    Connected or Lost reports the outcome, with this number, which is never reused. A private connection reveals nothing
-    about this client: its version message is the same as in Core's private connections, and it uses its own circuit
-    through a proxy.
+    PeerConnected or Lost reports the outcome, with this number, which is never reused. A private connection reveals
+    nothing about this client: its version message is the same as in Core's private connections, and it uses its own
+    circuit through a proxy.
     """
 
     peer: int

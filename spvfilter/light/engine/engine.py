@@ -78,7 +78,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
 
-_ROUNDS = 8  # Most rounds of decisions in one step. The next step continues.
+_ROUNDS = 8  # Limit on rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
 _MATCHES_AT_ONCE = 100  # Matches after which a step records no more blocks: about six milliseconds (our choice).
 _MOST_KEPT = 100  # Inputs that may wait for the end of a change. Beyond that, it ends without a pause (our choice).

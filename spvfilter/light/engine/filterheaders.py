@@ -41,7 +41,7 @@ _PIPELINE = 4  # Outstanding requests for filter headers to one peer.
 
 # The other peers are asked after this many more blocks, and always at the tip.
 _HEAR_EVERY = 10 * _PERIOD
-MAX_UNDECIDED = 20  # Most undecided blocks in a peer's dispute before it ends (our choice).
+MAX_UNDECIDED = 20  # Limit on undecided blocks in a peer's dispute before it ends (our choice).
 
 # An ended dispute resumes this many blocks below our last filter header: a day's blocks (our choice).
 MAX_RESUMED = 144

@@ -145,7 +145,7 @@ class SeedAnswer(NamedTuple):
     hosts: tuple[str, ...]
     """IPv4 and IPv6 addresses."""
     error: Exception | None = None
-    """Why the seed returned no hosts; None if it did."""
+    """Why the seed returned no hosts; None if it returned some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +169,10 @@ class Tick:
     """The time given by the last Wake effect has been reached. Additional ticks do no harm."""
 
 
-# Most work in one input, in units of about a microsecond (our choice). A message that cannot be split may take more.
+# Limit on work in one input, in units of about a microsecond (our choice). An indivisible message may take more.
 MAX_WORK = 2_000
-_CUT_AT = 2_000  # Most items in one part of an inv, getdata or notfound.
-_ADDRESSES = 50  # Most addresses in one part of an addr or addrv2.
+_CUT_AT = 2_000  # Limit on items in one part of an inv, getdata or notfound.
+_ADDRESSES = 50  # Limit on addresses in one part of an addr or addrv2.
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:

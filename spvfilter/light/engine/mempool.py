@@ -46,13 +46,13 @@ from spvfilter.wallet.queue import Queue
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
-MAX_ASKED = 5_000  # Most outstanding requests for transactions to a peer with a filter (our choice).
-MAX_ASKED_UNFILTERED = 625  # Most outstanding requests to a peer without a filter (our choice).
+MAX_ASKED = 5_000  # Limit on outstanding requests for transactions to a peer with a filter (our choice).
+MAX_ASKED_UNFILTERED = 625  # Limit on outstanding requests to a peer without a filter (our choice).
 _MAX_HEARD = 50_000  # Txids and wtxids that are remembered (our choice).
 _MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
 ASK_AFTER_S = 10.0
 """Seconds after which a peer in another network group is asked for a waiting transaction: two of Core's rounds."""
-_MAX_QUESTIONS = 100  # Most outstanding requests of this kind (our choice).
+_MAX_QUESTIONS = 100  # Limit on outstanding requests of this kind (our choice).
 _MAX_WORK = 20_000
 """Work after which a step records no more transactions, in bytes of transactions; a few milliseconds (our choice)."""
 _EVENT_WORK = 300

@@ -19,7 +19,7 @@ class Reach(Enum):
     DIRECT = "direct"
     """Also discovered IPv4 and IPv6 addresses. The client asks DNS seeds."""
     PROXIED = "proxied"
-    """Also discovered addresses, including onion addresses. DNS seeds are not asked, since the proxy cannot hide it."""
+    """Also discovered addresses, even onion addresses. DNS seeds are not asked: the proxy would not hide the query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class PeerPool:
         *,
         mempool: bool = True,
     ) -> None:
-        """`disputing` returns the addresses of peers that contradict our filter headers, oldest dispute first."""
+        """`disputing` returns the addresses of peers that contradict our filter headers, the most important first."""
         self._v2 = v2
         self._mode = mode
         self._wants_relay = mempool and mode is not Mode.BIP37  # Loading a BIP-37 filter asks for announcements later.
@@ -603,7 +603,9 @@ class PeerPool:
         """Return the error that names a refused demand and its consequence."""
         match demand:
             case Demand.RELAY if self._mode is not Mode.BIP37:
-                advice = "for 10 minutes, the client does not ask it for any, so it reveals payments only in blocks"
+                advice = (
+                    "for 10 minutes, the client does not ask it for any, so you learn of its payments only from blocks"
+                )
             case Demand.BLOCKS if self._mode is not Mode.BIP37:
                 advice = "for 10 minutes, the client asks it only for other blocks"
             case Demand.MEMPOOL:

@@ -162,7 +162,7 @@ class PrivateBroadcast:
             return "peers have, or may get, a BIP-37 filter that matches it: use compact mode, which has no such filter"
         is_unsent = own is not None and own.private is not None and not own.private.is_handed
         if not is_unsent and (self._books.is_unconfirmed(tx.txid) or self._books.is_confirmed(tx.txid)):
-            return "peers already have it"
+            return "peers already know it"
         for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             parent = self._broadcaster.find(txid)
             if parent is not None and not parent.is_with_others:

@@ -198,8 +198,8 @@ class Verdicts:
     def _is_block_lost(self, case: Case) -> bool:
         """True if the block can no longer be expected.
 
-        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than `2
-        * reply_s` in total, because peers may offer the block without sending it.
+        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
+        `2 * reply_s` in total, because peers may offer the block without sending it.
         """
         now, timeouts = self._context.now.monotonic, self._context.options.timeouts
         return now - max(case.since, case.opened) >= timeouts.answer_s or now - case.opened >= 2 * timeouts.reply_s

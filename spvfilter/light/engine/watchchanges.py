@@ -80,7 +80,7 @@ class WatchChanges:
         self.done: list[Request] = []  # requests that changed the watch list and have been stored
 
     def begin(self) -> None:
-        """Begin a run. If it starts below the wallet's first search, also search the blocks in between."""
+        """Begin a run. If it starts below the wallet's first search, search all blocks from its start again."""
         books = self._context.books
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)

@@ -131,8 +131,7 @@ def _multisig(fields: dict[str, str], found: list[str]) -> WalletFile:
         raise ParameterError("the policy of a multisig wallet (Coldcard) must be Policy: M of N, such as 2 of 3")
     if len(found) != int(policy[2]):
         raise ParameterError(
-            f"this multisig wallet (Coldcard) needs {policy[2]} keys, but the file contains {len(found)}: export it"
-            " again"
+            f"this multisig wallet (Coldcard) has {policy[2]} keys, but the file contains {len(found)}: export it again"
         )
     wrapped = MULTISIG_FORMATS.get(fields.get("format", "P2SH").upper())
     if wrapped is None:

@@ -268,7 +268,7 @@ def test_privacy_errors_state_the_reason(tmp_path: Path) -> None:
         assert raw is not None
         send(world, is_private=True, raw=raw.raw)
         world.pass_time(1)
-        assert "peers already have it" in str(answer(world, public))
+        assert "peers already know it" in str(answer(world, public))
     (tmp_path / "bip37").mkdir()
     with stage(tmp_path / "bip37", Mode.BIP37, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)

@@ -50,7 +50,7 @@ typedef struct {
 /* Reads the hits at *at, up to the first hit that starts at `until` or later. */
 spv_status spv_read_hits(spv_hits_read *read, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 
-/* Adds the hits at *at to the sums of their entries. `numbers` has the fields of spv_sum for each entry: four u64 in
+/* Adds the hits, starting at *at, to the sums of their entries. `numbers` has the fields of spv_sum for each entry: four u64 in
    native order. spv_read_hits has read the hits before, and `numbers` has room for the largest entry. Stops after a hit
    that makes a sum of satoshi wrap around, and returns true: *wrapped is the index of that number. */
 bool spv_add_numbers(uint8_t *numbers, spv_bytes packed, size_t *at, size_t *wrapped);

@@ -6,7 +6,7 @@
 #include "bloom/counters.h"
 #include "bloom/whole.h"
 
-enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes for which releasing the GIL pays; bytes between two checks of the gate */
+enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* least number of bytes for which releasing the GIL pays; bytes between two checks of the gate */
 
 /* The cells of one or two filters, held while the GIL is released. */
 typedef struct {
