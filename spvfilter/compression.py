@@ -1,4 +1,4 @@
-"""Streams that may be compressed by gzip or zstd, read in bounded pieces."""
+"""Streams that may be compressed with gzip or zstd, read in bounded pieces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unpacked(stream: BinaryIO, most: int | None = None) -> io.BufferedReader:
     or if it exceeds `most` bytes when decompressed.
 
     Raises:
-        SourceError: The stream is compressed by zstd, and no package for zstd is installed.
+        SourceError: The stream is compressed with zstd, and no package for zstd is installed.
     """
     reader, head = begun(stream)
     is_packed = head.startswith((_GZIP, _ZSTD))
@@ -184,7 +184,7 @@ def _zstd(reader: io.BufferedReader) -> _Unzstd:
         import zstandard  # an extra
     except ImportError:
         raise SourceError(
-            f"compressed by zstd, which needs zstandard; {remedy('zstd')}, or decompress the file first (zstd -dc)"
+            f"compressed with zstd, which needs zstandard; {remedy('zstd')}, or decompress the file first (zstd -dc)"
         ) from None
     unzstd = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
     return _Unzstd(reader, lambda: cast("_Frame", unzstd.decompressobj()), zstandard.ZstdError)

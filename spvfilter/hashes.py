@@ -1,4 +1,4 @@
-"""Hash functions of Bitcoin's identifiers and filters: double SHA-256, HASH160, MurmurHash3, SipHash-2-4.
+"""Hash functions for Bitcoin's identifiers and filters: double SHA-256, HASH160, MurmurHash3, SipHash-2-4.
 
 Hashes are returned as bytes in wire order. Block explorers show them reversed: see `primitives.hash_to_hex`.
 """

@@ -1,4 +1,4 @@
-"""The folder of the hook by which PyInstaller bundles the whole package. PyInstaller finds it by an entry point."""
+"""The directory of the hook with which PyInstaller bundles the whole package. An entry point names it."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def get_hook_dirs() -> list[str]:
-    """Return the folders with hooks of PyInstaller."""
+    """Return the directories that contain PyInstaller hooks."""
     return [str(Path(__file__).parent)]

@@ -165,11 +165,13 @@ def optimal_hash_funcs(bits: int, capacity: int) -> int:
 
 
 def fuse_segments(items: int) -> tuple[int, int]:
-    """Return the shape of a static filter for n items: the cells of a segment, and the number of first segments.
+    """Return the shape of a static filter for n items.
 
-    The table has two more segments than the result. Source: Graf and Lemire, "Binary Fuse Filters" (2022). The cells of
-    a segment are 2^floor(ln n / ln 3.33 + 2.25), at most 2^18. The table has max(1.125, 0.875 + 0.25 ln 10^6 / ln n)
-    cells for each item, rounded up to whole segments.
+    It consists of the number of cells in a segment, and the number of segments in which a key's first cell can be. The
+    table has two more segments than that.
+
+    Source: Graf and Lemire, "Binary Fuse Filters" (2022). A segment has 2^floor(ln n / ln 3.33 + 2.25) cells, at most
+    2^18. The table has max(1.125, 0.875 + 0.25 ln 10^6 / ln n) cells for each item, rounded up to whole segments.
 
     Raises ParameterError if the number of items is outside its domain, or if the table would have 2^32 cells or more.
     """
@@ -205,7 +207,7 @@ def fuse_bits_per_item(items: int, fingerprint_bits: int = 8) -> float:
 def align_bits(bits: int, unit: int = 32) -> int:
     """Return `bits` rounded up to a multiple of `unit` bits (32 bits are 4 bytes).
 
-    Raises ParameterError if one of them is below 1.
+    Raises ParameterError if either argument is below 1.
     """
     bits = _bits(bits)
     unit = whole("unit", unit, 1, MAX_COUNT)

@@ -83,7 +83,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
     branches have equal work, the longer branch is better, and then the branch whose tip has the smaller hash.
 
     A header that misses its own target, perhaps because it is damaged, counts as no work. If no header of a tree meets
-    its target, each header counts with the work that it claims. Heights come from the network's genesis block, or from
+    its target, each header counts for the work that it claims. Heights come from the network's genesis block, or from
     a block that contains its height.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
@@ -103,7 +103,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
             members.extend(children.get(blocks[number].hash, ()))
         unproven = {number for number in members if not is_proven(blocks[number])}
         if len(unproven) == len(members):
-            unproven.clear()  # no header meets its target: each one counts with the work that it claims
+            unproven.clear()  # no header meets its target: each one counts for the work that it claims
         damaged.extend(sorted(unproven))
         for number in members:
             done, length = total[index[blocks[number].previous]] if blocks[number].previous in index else (0, 0)

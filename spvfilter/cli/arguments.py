@@ -393,7 +393,7 @@ def watch_list(
 def _name_birthday(wallet: WalletFile, option: str) -> None:
     """Print the birthday in a wallet file, and the option that sets it.
 
-    It is not used by itself: the file may be wrong.
+    It is not applied automatically, because the file may be wrong.
     """
     if wallet.birthday is not None:
         # the clocks of wallets and of miners differ, so the day before is safe

@@ -1,4 +1,4 @@
-"""The options that `scan` and `export` share: the blocks, the machines that work, and new blocks."""
+"""The options that `scan` and `export` share: the blocks, the machines that do the work, and new blocks."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ async def _serve(
     options: ElectrumOptions,
     page: Page,
 ) -> None:
-    """Serve until a signal arrives, or until the client stops by itself."""
+    """Serve until a signal arrives, or until the client stops on its own."""
     stopped = asyncio.Event()
     async with AsyncExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -53,7 +53,7 @@ def never_lost() -> Iterator[None]:
     Here a thread reads every signal from `signal.set_wakeup_fd`. It sends SIGURG to the main thread until a handler has
     run there; SIGURG makes the system call fail with EINTR. A dropped interrupt is sent again.
 
-    An event loop with its own signal handlers replaces the wakeup descriptor and wakes up by itself. The context
+    An event loop with its own signal handlers replaces the wakeup descriptor and wakes up on its own. The context
     manager does nothing outside the main thread, on Windows, and in a program that has its own wakeup
     descriptor or its own handler of SIGURG.
     """

@@ -214,7 +214,7 @@ class PeerMessages:
         self._last: dict[str, str] = {}  # the last warning about each address, without its numbers
 
     def connected(self, address: str) -> None:
-        """Note that a peer is connected: its next warning yields a message even if it repeats the previous one."""
+        """Record that a peer is connected: its next warning yields a message even if it repeats the previous one."""
         self._last.pop(address, None)
 
     def of(self, event: PeerWarning) -> str | None:

@@ -131,8 +131,8 @@ class ElectrumConnection:
     """Reads the requests of one program in order, and answers them.
 
     A request that needs the database or a peer is answered by a task, while the next requests are read. Once the
-    maximum number of tasks is running, the socket is not read until one of them ends. On the event loop, it takes turns
-    with the other sessions.
+    maximum number of tasks is running, the socket is not read until one of them ends. On the event loop, the connection
+    takes turns with the others.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class ElectrumConnection:
         return self._serving
 
     def note(self, changed: Collection[str]) -> None:
-        """Note that the tip and these scripts may have changed. A task sends the notifications."""
+        """Record that the tip and these scripts may have changed. A task sends the notifications."""
         subscribed = self.session.subscriptions
         self._changed.update((each, None) for each in changed if each in subscribed)
         self._wake.set()

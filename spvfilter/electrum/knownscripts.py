@@ -101,7 +101,7 @@ class KnownScripts:
         self._further[name] = first, indexes
 
     def note_unknown(self, script_hash: str) -> bool:
-        """Note that a script hash is unknown. Return True if it had not been noted before."""
+        """Record that a script hash is unknown. Return True if it had not been recorded before."""
         if script_hash in self.unknown:
             return False
         self.unknown[script_hash] = None

@@ -73,16 +73,16 @@ def reference() -> dict[str, object]:
 def compiled() -> dict[str, object]:
     """Return the compiled functions and types, by name.
 
-    Raises ImportError if they are missing, broken, or compiled from other sources.
+    Raises ImportError if they are missing, broken, or compiled from different sources.
     """
     try:
         native = import_module(_NATIVE)
-    except SystemError as error:  # a free-threaded Python starts to load a module that was compiled for another Python
-        raise ImportError(f"{error}: it was compiled for another Python", name=_NATIVE) from error
+    except SystemError as error:  # a free-threaded Python starts to load a module compiled for a different Python
+        raise ImportError(f"{error}: it was compiled for a different Python", name=_NATIVE) from error
     try:
         return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
     except AttributeError as error:
-        raise ImportError(f"{error}: it was compiled from other sources", name=_NATIVE) from error
+        raise ImportError(f"{error}: it was compiled from different sources", name=_NATIVE) from error
 
 
 def choose() -> tuple[str, dict[str, object]]:

@@ -55,7 +55,7 @@ class Place(NamedTuple):
     offset: int
     """Offset of the block or record in the file, in bytes."""
     size: int
-    """Size in bytes: at most MAX_BLOCK_SIZE for a block, MAX_UNDO_SIZE for an undo record with its check."""
+    """Size in bytes: at most MAX_BLOCK_SIZE for a block, MAX_UNDO_SIZE for an undo record with its checksum."""
     key: bytes
     """8-byte key that is repeated from the start of the file and XORed with it, or empty."""
     hash: bytes

@@ -1,4 +1,4 @@
-"""The light client: finds a wallet's transactions in the live network, by BIP-37 or compact filters."""
+"""The light client: finds a wallet's transactions on the live network, by BIP-37 or compact filters."""
 
 from __future__ import annotations
 

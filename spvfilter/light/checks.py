@@ -1,4 +1,4 @@
-"""Checks of a LightClient's arguments, so that each wrong value is immediately refused by name."""
+"""Checks of a LightClient's arguments, so that an error immediately names any argument that is wrong."""
 
 from __future__ import annotations
 

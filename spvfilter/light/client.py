@@ -93,8 +93,8 @@ class LightClient:
     the meantime, `watch` is read-only. When you leave the block, `watch` receives the changes made by `add_addresses`,
     `remove` and `relabel`.
 
-    If the client ends by itself, for example because the disk is full, its methods raise the reason. Leaving the block
-    raises it as well. The page "How the live client works" explains the details.
+    If the client stops on its own, for example because the disk is full, its methods raise the error that stopped it.
+    Leaving the block raises it as well. The page "How the live client works" explains the details.
 
     Args:
         watch: The addresses, scripts, outpoints and keychains to watch. It may be empty if the database contains
@@ -248,7 +248,7 @@ class LightClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the client. If it ended by itself and the block raised nothing, raise the reason.
+        """Stop the client. If it stopped on its own and the block raised nothing, raise the error that stopped it.
 
         The database is closed when this returns or raises, even if the task is cancelled in the meantime.
         """
@@ -270,7 +270,7 @@ class LightClient:
                 self._watch.release()
 
     def _checked(self) -> Running:
-        """Return the current run. Raises NotRunningError, or the reason if the client ended by itself."""
+        """Return the current run. Raises NotRunningError, or the error that stopped the client."""
         if self._running is None:
             raise NotRunningError("the client is not running: enter it with `async with` first")
         self._running.check()
@@ -392,7 +392,7 @@ class LightClient:
 
         Raises:
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
-                ends by itself, the reason is raised instead.
+                stops on its own, the error that stopped it is raised instead.
         """
         return await wait_synced(self._checked())
 
@@ -414,7 +414,7 @@ class LightClient:
             ParameterError: The txid or the number is not valid.
             StoreError: The database cannot be read.
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
-                ends by itself, the reason is raised instead.
+                stops on its own, the error that stopped it is raised instead.
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
@@ -764,7 +764,7 @@ class LightClient:
     async def store_proofs(self, raw_block: bytes) -> None:
         """Store the merkle branches of the wallet's transactions in a block, so that `proof` can return them.
 
-        A client stores the branches of its matches by itself, but matches found by an older version have none.
+        A client stores the branches of its matches automatically, but matches found by an older version have none.
 
         Args:
             raw_block: A block of the best chain, such as `fetch_block` returns. Other blocks are ignored.

@@ -112,7 +112,7 @@ class Database:
             await mark.reached
 
     def close(self) -> None:
-        """Stop reporting. The thread finishes what it has begun."""
+        """Stop reporting. The thread finishes what it has started."""
         self._is_closed = True
         for each in self._waiting:
             if isinstance(each, _Mark):

@@ -89,7 +89,7 @@ class RunLog:
     Args:
         name: Name of the database. Each line begins with it, because a process may have many clients.
         engine: The engine of the run.
-        now: The moment when the run begins.
+        now: The time when the run begins.
     """
 
     def __init__(self, name: str, engine: ClientEngine, now: Instant) -> None:
@@ -238,7 +238,7 @@ class RunLog:
                     assert_never(event)
 
     def end(self, error: Exception | None) -> None:
-        """Log the end of the run, and its reason if the client ended by itself."""
+        """Log the end of the run, and its reason if the client stopped on its own."""
         if error is None:
             self._info("left: %s", self._heights())
             return

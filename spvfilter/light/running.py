@@ -141,7 +141,7 @@ class Running:
         return self.is_left or self.hub.has_ended
 
     def check(self) -> None:
-        """Raise NotRunningError if the `async with` block has ended, or the reason if the client ended by itself."""
+        """Raise NotRunningError if the `async with` block has ended, or the error that stopped the client."""
         if self.is_left:
             raise NotRunningError("the client is closed: its `with` block has ended")
         self.hub.check()
@@ -195,7 +195,7 @@ class Running:
     # Inputs
 
     def now(self) -> Instant:
-        """Return the current moment."""
+        """Return the current time on both clocks."""
         return Instant(self._clock.monotonic(), self._clock.wall())
 
     def feed(self, event: Input) -> None:
@@ -404,7 +404,7 @@ class Running:
         return call.result()
 
     async def abandon_unsent(self, txid: bytes) -> bool:
-        """Abandon a transaction of the wallet if no peer can have it, and wait until this is stored.
+        """Abandon one of the wallet's transactions if no peer can have it, and wait until the change has been stored.
 
         If the transaction was only relayed, it is forgotten.
         """
@@ -416,16 +416,19 @@ class Running:
         return True
 
     async def abandon(self, txid: bytes) -> None:
-        """Abandon one of the wallet's own transactions, and wait until this is stored. Raises ParameterError."""
+        """Abandon one of the wallet's own transactions, and wait until the change has been stored.
+
+        Raises ParameterError if the transaction cannot be abandoned.
+        """
         await self.settled()
         self.check()
         self.engine.check_abandon(txid)
         await self._abandoned(Abandon(txid))
 
     async def _abandoned(self, event: Abandon) -> None:
-        """Tell the engine to abandon a transaction, and wait until this is stored."""
+        """Tell the engine to abandon a transaction, and wait until the change has been stored."""
         self.feed(event)
-        await self.settled()  # the engine may commit this together with a change that this step has begun
+        await self.settled()  # the engine may commit this together with a change that this step started
         await self._database.drain()
         self.check()
 

@@ -1,4 +1,4 @@
-"""ClientStatus and Metrics: a light client's state at one moment, in detail and as numbers for monitoring."""
+"""ClientStatus and Metrics: a light client's state at one point in time, in detail and as numbers for monitoring."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PeerStatus:
 @public
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The state of a `LightClient` at one moment.
+    """The state of a `LightClient` at one point in time.
 
     All heights and ranges of blocks belong to one commit of the database.
     """
@@ -108,7 +108,7 @@ class ClientStatus:
 @public
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Counters and gauges of a `LightClient` at one moment. Counters begin at 0 when the client is entered."""
+    """Counters and gauges of a `LightClient` at one point in time. Counters begin at 0 when the client is entered."""
 
     uptime_s: float
     """Gauge: seconds since the client was entered."""

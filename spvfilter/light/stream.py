@@ -64,13 +64,13 @@ class EventHub:
     """The events of one run. Any number of streams read them, or none."""
 
     def __init__(self, sequence: int, load: Load) -> None:
-        """Begin without events.
+        """Start without events.
 
         Args:
             sequence: Number of the last event before this run.
             load: Function that reads events from the database.
         """
-        self.error: Exception | None = None  # why the client ended by itself, or None
+        self.error: Exception | None = None  # the error that stopped the client, or None
         self.has_ended: bool = False
         self._trace: TracebackType | None = None
         self.sequence: int = sequence
@@ -117,7 +117,7 @@ class EventHub:
         self._tell()
 
     def check(self) -> None:
-        """If the client ended by itself, raise the reason, each time with the first traceback."""
+        """If the client stopped on its own, raise the error that stopped it, each time with the first traceback."""
         if self.error is not None:
             raise self.error.with_traceback(self._trace)
 

@@ -73,7 +73,7 @@ class Call(Generic[T]):
 
 
 class ClientThread:
-    """One run of a client, from entering to leaving."""
+    """One run of a client, from entering the client's `with` block to leaving it."""
 
     def __init__(self, client: LightClient) -> None:
         self._client = client

@@ -54,7 +54,7 @@ _BEHIND = 10
 @public
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Hashes of successive blocks in a node's best chain at one moment."""
+    """Hashes of successive blocks in a node's best chain at one point in time."""
 
     first: int
     """Height of the first listed block."""
@@ -185,7 +185,7 @@ class FullNode:
     async def outputs_spent_by(self, raw: bytes) -> list[TxOut] | None:
         """Request the outputs that an unconfirmed transaction spends, in the order of its inputs.
 
-        They are looked up in the best chain, then in the node's mempool. Returns None if one of them is in neither.
+        They are looked up in the best chain, then in the node's mempool. Returns None if any of them is in neither.
 
         Raises:
             FormatError: The transaction is malformed.

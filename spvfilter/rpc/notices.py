@@ -1,6 +1,6 @@
-"""Notices that Bitcoin Core publishes over ZMQ when its chain changes (doc/zmq.md).
+"""Notifications that Bitcoin Core publishes over ZMQ when its chain changes (doc/zmq.md).
 
-A notice proves nothing: it is only a reason to request the chain from the node.
+A notification proves nothing: it is only a reason to request the chain from the node.
 
 A message has three parts: topic, body, and the number of the topic's messages so far, u32 LE. The bodies are:
 
@@ -29,7 +29,7 @@ _BLOCKS_KEPT = 4  # Number of published blocks that are kept until the scan take
 
 @public
 class TipNotices:
-    """Notices from a node that its chain has changed, or that messages were lost.
+    """Notifications from a node that its chain has changed, or that messages were lost.
 
     Create one with `TipNotices.subscribed`.
     """
@@ -45,7 +45,7 @@ class TipNotices:
     @classmethod
     @asynccontextmanager
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TipNotices]:
-        """Subscribe to the notices of a node, and return a TipNotices.
+        """Subscribe to the notifications of a node, and return a TipNotices.
 
         If a publisher is down, the connection is retried. A publisher that sends a message larger than a block is
         disconnected.
@@ -72,7 +72,7 @@ class TipNotices:
                     await receiving
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait up to `timeout_s` seconds for a notice. Return True if there was one."""
+        """Wait up to `timeout_s` seconds for a notification. Return True if there was one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()

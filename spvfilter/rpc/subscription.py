@@ -33,9 +33,9 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
         import zmq
         import zmq.asyncio
     except ImportError:
-        raise ParameterError(f"a node's ZMQ notices need pyzmq; {remedy('zmq')}") from None
+        raise ParameterError(f"receiving ZMQ notifications from a node needs pyzmq; {remedy('zmq')}") from None
     if not addresses:
-        raise ParameterError("pass at least one address for ZMQ notices")
+        raise ParameterError("pass at least one address for ZMQ notifications")
     for address in addresses:
         if _ADDRESS.fullmatch(address) is None or (
             address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535

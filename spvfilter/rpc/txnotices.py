@@ -113,4 +113,4 @@ class TxNotices:
         self._missing.update(dict.fromkeys(range(max(before + 1, counter - _RECENT), counter)))
         while len(self._missing) > _RECENT:
             self._missing.popitem(last=False)
-        _log.warning("published transactions are missing: %d", missing)
+        _log.warning("missed published transactions: %d", missing)

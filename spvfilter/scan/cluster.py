@@ -64,7 +64,7 @@ class DaskWorkers(Engine):
         self._shared: dict[Path | None, asyncio.Task[tuple[Any, bool]]] = {}
 
     async def begin(self, table: WatchTable) -> None:
-        """Set the table of watched entries that later calls of `run` scan for.
+        """Set the table of watched entries that later calls to `run` scan for.
 
         Raises SourceError unless there is at least one worker, and all workers have this version of spvfilter.
         """
@@ -214,7 +214,7 @@ async def scan_cluster(
     Raises:
         ParameterError: The watch list is empty or for another network, the directory holds a different scan or other
             files, or a package is missing.
-        DirectoryInUseError: Another scan uses the directory.
+        DirectoryInUseError: Another scan is using the directory.
         SourceError: There is no worker, a worker has a different version of spvfilter or does not see the files, or the
             scheduler is lost.
         OSError: A file cannot be read or written.

@@ -36,8 +36,8 @@ def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: 
             count += len(chunk)
             if count > most:
                 raise SourceError(
-                    f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: put"
-                    " the rev*.dat files, which contain the spent coins, next to the blocks"
+                    f"more than {most:,} outputs pay entries of the watch list, and their outpoints do not fit in"
+                    " memory: put the rev*.dat files with the spent coins next to the blocks"
                 )
             packed = pack_hits(chunk)
             piece = len(packed).to_bytes(4, "little") + packed
@@ -104,6 +104,9 @@ def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
 
 
 def entry_of(table: WatchTable, hit: Hit) -> int:
-    """Return the entry for which an outpoint is watched: its own, if it has one."""
+    """Return the entry that a hit's outpoint is watched for.
+
+    It is the outpoint's own entry if the list contains one, and otherwise the entry of the hit.
+    """
     by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
     return hit.entry if by_hand == NO_ENTRY else by_hand

@@ -136,7 +136,7 @@ class PartScan:
 
         Raises:
             ParameterError: The directory holds a different scan or other files, or its parts were removed.
-            DirectoryInUseError: Another scan uses the directory.
+            DirectoryInUseError: Another scan is using the directory.
             SourceError: A source of blocks cannot be used, or a block that was scanned before is no longer in any file.
             OSError: A file cannot be read or written.
         """
@@ -192,8 +192,8 @@ class PartScan:
     def remove_parts(self) -> None:
         """Delete the files of the parts, so that only the outputs remain. After this, the scan cannot grow.
 
-        Raises DirectoryInUseError if a scan uses the directory, OSError if a file cannot be deleted, and SourceError if
-        the manifest is damaged.
+        Raises DirectoryInUseError if a scan is using the directory, OSError if a file cannot be deleted, and
+        SourceError if the manifest is damaged.
         """
         with self._parts.locked():
             self._parts.remove_parts()

@@ -37,7 +37,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def begin(self, table: WatchTable) -> None:
-        """Set the table of watched entries that later calls of `run` scan for."""
+        """Set the table of watched entries that later calls to `run` scan for."""
 
     @abstractmethod
     async def run(self, task: PartTask) -> PartSummary:
@@ -143,7 +143,7 @@ class Threads(Engine):
         self._is_stopped = False
 
     async def begin(self, table: WatchTable) -> None:
-        """Set the table of watched entries that later calls of `run` scan for."""
+        """Set the table of watched entries that later calls to `run` scan for."""
         self._tables = Tables(lambda: table)
 
     async def run(self, task: PartTask) -> PartSummary:
@@ -188,7 +188,7 @@ class Processes(Engine):
         self._ending = asyncio.Lock()
 
     async def begin(self, table: WatchTable) -> None:
-        """Set the table of watched entries that later calls of `run` scan for."""
+        """Set the table of watched entries that later calls to `run` scan for."""
         await self.aclose()
         self._table, self._place = table, ImagePlace.of(table)
         if self._place is None:

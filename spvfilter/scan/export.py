@@ -72,7 +72,7 @@ class TableExport:
 
         Raises:
             ParameterError: The directory holds a different export or other files, or pyarrow is not installed.
-            DirectoryInUseError: Another export uses the directory.
+            DirectoryInUseError: Another export is using the directory.
             SourceError: A source of blocks cannot be used, a block that was exported before is no longer in any file,
                 or another machine wrote a table that is not visible here.
             OSError: A file cannot be read or written.

@@ -1,4 +1,4 @@
-"""A full node's blocks for a scan, fetched a limited number ahead in chain order, and again if needed."""
+"""A full node's blocks for a scan: prefetched in chain order, up to a limit, and fetched again if needed."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class FinishedPart:
                 begun = height = own
             if own != height or own == UNKNOWN:
                 raise SourceError(
-                    "the blocks that were exported before are not one run of known heights, so a node's blocks"
-                    " cannot follow them: export into another directory"
+                    "the heights of the blocks exported earlier are unknown or have gaps, so a node's blocks cannot"
+                    " be appended to them: export into another directory"
                 )
             last[file] = max(last.get(file, (0, block)), (offset, block))
             size, height = size + block_size, height + 1

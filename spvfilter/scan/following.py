@@ -21,7 +21,7 @@ from spvfilter.watch.match import Match
 _MOST_KEPT = 100_000  # Most blocks that a reorganization may disconnect.
 _MOST_CONNECTED = 1_000  # Number of blocks at the end of the first scan that are reported as Connected.
 _POLL_S = 10.0  # Seconds between checks of the chain.
-_LEAST_PAUSE_S = 0.1  # Least number of seconds between two checks, however often notices arrive.
+_LEAST_PAUSE_S = 0.1  # Least number of seconds between two checks, however often notifications arrive.
 
 
 @public
@@ -126,13 +126,13 @@ async def follow(
 
     Yields matches, then Connected for their block. The first scan reports only its last 1,000 blocks as Connected. When
     a block leaves the best chain, Disconnected is yielded. Only the node's block hashes matter: lost, duplicate and
-    false notices change nothing. A script that is derived from a descriptor during this time is searched for only in
-    later blocks.
+    false notifications change nothing. A script that is derived from a descriptor during this time is searched for only
+    in later blocks.
 
     Args:
         matcher: The matcher that scans. Its `report` describes the most recent scan of new blocks.
         blocks: The node's blocks. Their span must have no end.
-        notices: Notices of new blocks. The chain is checked whenever a notice arrives.
+        notices: Notifications of new blocks. The chain is checked whenever one arrives.
         poll_s: Seconds between checks of the chain, above 0.
 
     Raises:
@@ -158,7 +158,7 @@ async def follow_batches(
     """
     node = blocks.node
     if blocks.span.to_height is not None or blocks.span.to_time is not None:
-        raise ParameterError("following a chain never ends: pass a span without to_height and to_time")
+        raise ParameterError("following a chain never ends: pass a span without to_height or to_time")
     if not poll_s > 0:
         raise ParameterError(f"poll_s must be more than 0 seconds, not {poll_s}")
     listing: Listing | None = await blocks.listing()

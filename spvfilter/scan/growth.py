@@ -25,7 +25,7 @@ class WatchGrowth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """Return the least numbers of scripts and outpoints that a search uses if it begins now."""
+        """Return the minimum numbers of scripts and outpoints that a search starting now uses."""
         return self._scripts + self._found, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:

@@ -78,7 +78,8 @@ class Matcher:
         `WatchList.match_tx`.
 
         Raises FormatError if the transaction is malformed or the number of spent outputs is wrong, and KeychainError if
-        scripts cannot be derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
+        scripts cannot be derived. Raises WatchListInUseError if a client is using the list and a keychain window must
+        move.
         """
         tx = to_bytes(raw)
         refuse_psbt(tx)
@@ -140,7 +141,7 @@ class Matcher:
             FormatError: A transaction is malformed, and `strict` is True.
             KeychainError: The scripts of a keychain cannot be derived.
             ParameterError: `remember` is negative.
-            WatchListInUseError: A running client uses the watch list, and a keychain window must move.
+            WatchListInUseError: A running client is using the watch list, and a keychain window must move.
         """
         if remember < 0:
             raise ParameterError(f"remember must be 0 bytes or more, not {remember}")

@@ -122,7 +122,7 @@ class NodeExport:
 
         Raises:
             ParameterError: The directory holds a different export or other files, or pyarrow is not installed.
-            DirectoryInUseError: Another export uses the directory.
+            DirectoryInUseError: Another export is using the directory.
             NodeError: The node fails for longer than its Patience allows, or lacks a block.
             SourceError: The span contains no blocks, or coins are requested for a chain without its first blocks.
             FormatError: A block from the node is malformed.

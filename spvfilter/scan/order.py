@@ -95,18 +95,18 @@ class ScanReport:
 
 @dataclass(slots=True, eq=False)
 class Taught:
-    """Hits from which outpoints were learned, and a link to those learned next.
+    """Hits whose outpoints the scan has learned: a node of a linked list, oldest first.
 
-    A batch or block keeps the link at which its search began. Hits are freed once no search needs them.
+    A batch or block keeps the node that was the latest when its search began. Hits are freed once no search needs them.
     """
 
     hits: bytes = b""
     """Packed hits of one block."""
     next: Taught | None = None
-    """The hits that were learned next, or None if there are none yet."""
+    """The next node, or None if this is the latest."""
 
     def later(self) -> Iterator[bytes]:
-        """Yield the hits that were learned after these."""
+        """Yield the hits of all later nodes."""
         taught = self.next
         while taught is not None:
             yield taught.hits

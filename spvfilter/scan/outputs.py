@@ -58,7 +58,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     Raises:
         ParameterError: The directory holds a different scan or other files, or its parts were removed. Or the form is
             Parquet and pyarrow is missing, which is checked before the scan.
-        DirectoryInUseError: Another scan uses the directory.
+        DirectoryInUseError: Another scan is using the directory.
         SourceError: A source of blocks cannot be used.
         OSError: A file cannot be read or written.
     """

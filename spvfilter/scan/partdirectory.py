@@ -33,7 +33,7 @@ class PartDirectory:
     def locked(self) -> Iterator[None]:
         """Return a context manager that locks the directory, and creates it if it does not exist.
 
-        Raises DirectoryInUseError if another scan or export uses the directory.
+        Raises DirectoryInUseError if another scan or export is using the directory.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:

@@ -57,7 +57,7 @@ class PartsReport:
 
 
 class PartRun:
-    """A run over the parts of a plan. It makes those files of its result that no earlier run has made.
+    """A run over the parts of a plan. It creates only the files of its result that no earlier run has created.
 
     Args:
         directory: The directory; it is created if it does not exist.
@@ -122,8 +122,8 @@ class PartRun:
     async def summaries(self, engine: Engine, tasks: Sequence[PartTask], table: WatchTable) -> list[PartSummary]:
         """Return the summaries of the tasks' files, after running the tasks whose files are missing.
 
-        The engine's width plus one tasks run at a time. Raises SourceError if a part cannot be scanned, or if
-        another machine wrote files that are not visible here, and OSError.
+        At most one more task than the engine's width runs at a time. Raises SourceError if a part cannot be scanned, or
+        if another machine wrote files that are not visible here, and OSError.
         """
         kept = await to_its_end(lambda: list(map(_kept, tasks)))
         missing = [number for number, summary in enumerate(kept) if summary is None]

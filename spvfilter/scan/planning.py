@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 
 
 class Planning:
-    """The blocks of files in chain order. The constructor reads the headers, and `cuts` uses the object up.
+    """The blocks of files in chain order. The constructor reads the headers, and `cuts` consumes the object.
 
     Blocks of an earlier run may be missing from the files only if all of them lie below the lowest block in the files.
     A node has then pruned them, and they stay in the plan. Their parts stay as the earlier run cut them.

@@ -40,7 +40,7 @@ class RepeatedCoins:
         return pack_hits(kept)
 
     def is_repeated(self, block: bytes, outpoint: bytes) -> bool:
-        """Note a coinbase output of a block. Return True if it has already been noted for another block.
+        """Record a coinbase output of a block. Return True if it has already been recorded for another block.
 
         Args:
             block: Hash of the block, 32 bytes in wire order.

@@ -102,7 +102,7 @@ class _Family:
 
     def best(self, rows: Rows) -> int:
         """Return the tip of the family's best branch."""
-        # if no header meets its target, each counts with the work that it claims
+        # if no header meets its target, each counts for the work that it claims
         is_claimed = len(self.unproven) == self.members
         return max(
             self.tips,

@@ -467,7 +467,7 @@ class BlockFiles(FileBlocks, BlockSource):
 
     @property
     def assumed(self) -> int:
-        """Number of files with a single block that does not reveal its network.
+        """Number of files whose network is assumed, because their only block does not reveal it.
 
         Known once the blocks have been listed.
         """

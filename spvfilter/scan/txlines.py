@@ -83,7 +83,7 @@ def _items(stream: BinaryIO) -> Iterator[bytes | FormatError]:
     """Yield each transaction, and an error for each line that contains none."""
     plain, head = begun(unpacked(stream))
     if owner := Network.of_magic(head):
-        raise SourceError(f"these are blocks of {owner}, not transactions")
+        raise SourceError(f"these are {owner} blocks, not transactions")
     if head.startswith(_BOM):
         plain.read(len(_BOM))
     elif not TEXT.issuperset(head):

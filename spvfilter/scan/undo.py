@@ -123,7 +123,7 @@ class UndoFile:
         with opened(self.path) as file:
             self.key, owner, _ = owned(file, xor_key(self.path), 8, network)
             if owner not in (None, network):
-                raise SourceError(f"these are undo records of {owner}, not of {network}")
+                raise SourceError(f"these are {owner} undo records, not {network} ones")
             yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)
 
     def read(self, record: Record) -> bytes:

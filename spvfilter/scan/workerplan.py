@@ -40,8 +40,7 @@ class WorkerPlan:
     found. A range without an end ends at the highest block found.
     """
     assumed: int
-    """Number of files whose network is assumed, because they contain a single block that does not reveal its
-    network.
+    """Number of files whose network is assumed, because their only block does not reveal it.
     """
     paths: tuple[str, ...]
     """Paths of the files, as the user gave them."""

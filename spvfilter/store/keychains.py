@@ -70,7 +70,7 @@ def runs_of(places: Iterable[tuple[int, int]]) -> list[IndexRun]:
 
 @public
 class KeychainChange(NamedTuple):
-    """A change in one commit to a keychain that is already in the database."""
+    """The change that one commit makes to a keychain already in the database."""
 
     name: str
     """Name of the keychain."""
@@ -95,7 +95,7 @@ class NewKeychain(NamedTuple):
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor, or None if one of the program's functions derives the scripts."""
+    """Descriptor, or None if the program passed a function that derives the scripts."""
     lookahead: int
     """Number of indexes to watch after the last used one."""
     size: int
@@ -145,7 +145,7 @@ class StoredKeychain(NamedTuple):
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor, or None if one of the program's functions derives the scripts."""
+    """Descriptor, or None if the program passed a function that derives the scripts."""
     lookahead: int
     """Number of indexes to watch after the last used one."""
     size: int

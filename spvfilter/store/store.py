@@ -597,7 +597,7 @@ class Store:
         commit.
 
         Args:
-            batches: Changes, in their order.
+            batches: Changes, in order.
 
         Raises:
             StoreError: The database cannot be written; StoreFullError if the disk is full.

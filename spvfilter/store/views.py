@@ -54,7 +54,7 @@ _COLUMNS = {  # the columns of each table, 1 if their values are allowed, and th
 
 @public
 class Snapshot(list[T]):
-    """A list that reflects the wallet at one moment, and the number of the last event that it includes.
+    """A list that reflects the wallet at one point in time, and the number of the last event that it includes.
 
     The events after that number report exactly the later changes.
     """

@@ -32,7 +32,7 @@ class KeychainStatus:
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Descriptor with its checksum, or None if one of the program's functions derives the scripts."""
+    """Descriptor with its checksum, or None if the program passed a function that derives the scripts."""
     lookahead: int
     """Number of indexes to watch after the last used one."""
     window: int

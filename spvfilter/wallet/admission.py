@@ -86,6 +86,9 @@ class MempoolLayer:
         yield from self.quota.evictable(groups)
 
     def fewest_groups(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
-        """Sort records for eviction: those with the fewest network groups first, then the latest, or the oldest."""
+        """Sort records for eviction: fewest network groups first.
+
+        Among equals, the latest comes first, or the oldest if `oldest` is True.
+        """
         sign = 1 if oldest else -1
         return sorted(records, key=lambda record: (self.quota.groups_of(record.txid), sign * record.last_seen))

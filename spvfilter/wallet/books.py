@@ -267,7 +267,7 @@ class Books:
         return events
 
     def _anchor_all(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[bytes]]:
-        """Note the block in the records of its transactions that match or are linked to an unconfirmed transaction."""
+        """Add the block to the records of its transactions that match or are linked to an unconfirmed transaction."""
         positions, touched = {hit.position: hit.txid for hit in hits}, list[bytes]()
         if not self.facts.without_block:
             raws = block.txs_at(positions)
@@ -557,7 +557,10 @@ class Books:
         self._changes.seal()
 
     def claim(self, account: str, entries: Sequence[int]) -> None:
-        """Record that entries belong to an account. The watch list knows already, or learns it when a window moves."""
+        """Record that entries belong to an account.
+
+        The watch list already knows this, or learns it when a window moves.
+        """
         self._changes.change_account(AccountChange(account, claimed=entries))
         self._rows.write_all(self.hits.of_entries(set(entries)))
 
@@ -619,7 +622,7 @@ class Books:
             self._changes.remove_tx(txid)
 
     def entries_added(self) -> None:
-        """Note that entries were added, so that `match_some` matches unconfirmed transactions against them."""
+        """Record that entries were added, so that `match_some` matches unconfirmed transactions against them."""
         self._unmatched = dict.fromkeys(
             self.facts.without_block or ([bytes(HASH_SIZE)] if len(self.intake.orphans) else [])
         )

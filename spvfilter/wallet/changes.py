@@ -66,7 +66,10 @@ class Changes:
         self.batch.cursor = height
 
     def put_searched(self, blocks: Searched) -> None:
-        """Write the blocks that have been searched for each entry. Their state when the batch is complete counts."""
+        """Write the blocks that have been searched for each entry.
+
+        Their state when the batch is complete is what is stored.
+        """
         self._searched = blocks
 
     def change_filters(self, change: CompactFilterBatch) -> None:

@@ -1,4 +1,7 @@
-"""Removal of entries from the watch list: which matches another entry keeps, and which are withdrawn."""
+"""Removal of entries from the watch list: which matches stay, and which are withdrawn.
+
+A match stays if another entry also matches.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,8 @@ class Renumbering:
     def confirmed(self, matches: ConfirmedMatches) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
         """Renumber the confirmed matches, in parts.
 
-        Returns the matches that another entry keeps, with that entry's old number, and the matches that no entry keeps.
+        Returns the matches that another entry still matches, with that entry's old number, and the matches that
+        no entry matches any more.
         """
         moved = list[StoredMatch]()
         for found, is_stop in counted(matches):

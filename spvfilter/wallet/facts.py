@@ -134,9 +134,10 @@ class Facts:
         self.without_block.pop(txid, None)
 
     def give_evidence(self, txid: bytes) -> list[bytes]:
-        """Give evidence to an unconfirmed transaction and its known ancestors, so that they count. Returns their txids.
+        """Mark an unconfirmed transaction and its known ancestors as having enough evidence, so that they count.
 
-        The search stops at ancestors with evidence, because their own ancestors already have it as well.
+        Returns the txids of the transactions that did not have it before. The search stops at ancestors with evidence,
+        because their own ancestors already have it as well.
         """
         record = self.graph.get(txid)
         gained = list[bytes]()

@@ -292,7 +292,7 @@ class Intake:
     # Signatures
 
     def _verified(self, record: TxRecord, hits: Mapping[Identity, Hit]) -> TxRecord | None:
-        """Verify a foreign record's signatures for the wallet's coins. Returns None if one of them is wrong."""
+        """Verify a foreign record's signatures for the wallet's coins. Returns None if any of them is wrong."""
         mine = [hit for hit in hits.values() if hit.spend]
         if self._verify is None or not mine or record.is_own:
             return record

@@ -104,7 +104,7 @@ class Reports:
         self._watch.windows.see(wanted.values())
 
     def renumber(self, change: Renumbering, left: Mapping[bytes, Mapping[Identity, Hit]]) -> list[MatchWithdrawn]:
-        """Withdraw the reported matches that no longer match any entry, and write the others with their entry.
+        """Withdraw the reported matches that no longer match any entry, and store the others under their new entries.
 
         Args:
             change: The removal of entries.

@@ -38,7 +38,7 @@ def checked_name(name: str) -> str:
         )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
-            f"an account's name must be 1 to {MAX_NAME} printable characters, without spaces around them, not"
+            f"an account's name must be 1 to {MAX_NAME} printable characters, without leading or trailing spaces, not"
             f" {name[:80]!r}"
         )
     return name

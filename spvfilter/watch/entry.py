@@ -110,7 +110,7 @@ def parse_uri(text: str) -> Uri:
 def addresses_of(uri: Uri, network: Network) -> list[str]:
     """Return the addresses of a URI that belong to a network, each once.
 
-    Raises AddressError if one of the addresses is invalid, and WrongNetworkError if none belongs to the network.
+    Raises AddressError if any address is invalid, and WrongNetworkError if none belongs to the network.
     """
     found: dict[str, None] = {}
     wrong: WrongNetworkError | None = None

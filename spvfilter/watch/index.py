@@ -379,7 +379,7 @@ class TxOutIndex:
         return [entry for chain in places.values() for _, entry in chain]
 
     def take_account(self, plan: AccountPlan) -> bool:
-        """Watch the account that `plan_account` planned, even while a client uses the list.
+        """Watch the account that `plan_account` planned, even while a client is using the list.
 
         The new keychains get the windows in the plan. Returns True if a window must move now.
         """

@@ -72,7 +72,10 @@ class SilentKeychain(Keychain):
 
     @property
     def anchor(self) -> bytes:
-        """A script that represents the keychain. Nobody can pay it, because its hash contains the private scan key."""
+        """A script that represents the keychain.
+
+        No sender can pay it, because computing it takes the private scan key.
+        """
         return anchor_of(self.silent)
 
     @property
@@ -251,4 +254,4 @@ class SilentKeychain(Keychain):
         return twin
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a keychain of sp() contains a private scan key, so it cannot be pickled")
+        raise TypeError("an sp() keychain contains a private scan key, so it cannot be pickled")

@@ -351,8 +351,8 @@ def _looks_like_entry(entry: str) -> bool:
 def _foreign(first: str) -> str:
     """Return the error message for a file without a single entry. `first` is the message about its first line."""
     return (
-        "this file contains no watch list entry. Expected one address or descriptor on each line, or a file"
-        f" of {recognition.KINDS}. Its first line: {first}"
+        "this file contains no watch list entry. Expected one address or descriptor on each line, or one of"
+        f" these kinds of wallet file: {recognition.KINDS}. Its first line: {first}"
     )
 
 
@@ -453,7 +453,7 @@ def _keychains(watch: LineSink, entry: str, label: str | None) -> list[Keychain]
         return watch.keychains_in(policy.without_template(entry) if "/**" in entry else entry, label)
     _, end, lookahead, text = (*entry.split(":", 3), "", "")[:4]
     if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
-        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
+        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR, where END and LOOKAHEAD are whole numbers")
     return watch.saved_keychains_in(text, label, int(end), int(lookahead))
 
 

@@ -80,8 +80,9 @@ class WatchList:
     If you watch a public key, a BIP-37 filter contains the key and its hashes, and a peer can link them. To avoid that,
     watch the key's addresses.
 
-    Do not change a list in several threads at the same time. While a LightClient uses a list, the `add_…` methods raise
-    WatchListInUseError. They raise ParameterError if a label contains surrogates or NUL, or exceeds 10,000 characters.
+    Do not change a list in several threads at the same time. While a LightClient is using a list, the `add_…` methods
+    raise WatchListInUseError. They raise ParameterError if a label contains surrogates or NUL, or exceeds 10,000
+    characters.
 
     Args:
         network: Network of the entries, or its name.
@@ -207,7 +208,7 @@ class WatchList:
 
         Raises:
             ParameterError: The compiled list is for another network, or this list is not empty.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         if contents.network != self.network.name:
@@ -227,7 +228,7 @@ class WatchList:
             AddressError: The address is invalid.
             WrongNetworkError: The address belongs to another network.
             ParameterError: The label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         self.add_script(address_to_script(address, self.network), label)
@@ -237,7 +238,7 @@ class WatchList:
 
         Raises:
             ParameterError: The script is empty, or the label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         script = to_bytes(script_pubkey)
@@ -258,7 +259,7 @@ class WatchList:
 
         Raises:
             ParameterError: `pubkey` is not a public key, or the label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         key = to_bytes(pubkey)
@@ -280,7 +281,7 @@ class WatchList:
 
         Raises:
             ParameterError: `data` is not 1 to 520 bytes long, or the label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         element = to_bytes(data)
@@ -300,7 +301,7 @@ class WatchList:
 
         Raises:
             ParameterError: `prefix` is not 1 to 64 bytes long, or the label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         self.index.note_label(self.table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
@@ -317,7 +318,7 @@ class WatchList:
 
         Raises:
             ParameterError: The name is unknown, or the label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         self.index.note_label(self.table.add(EntryKind.SCRIPT_TYPE, bytes((patterns.script_type(name),))), label)
@@ -348,7 +349,7 @@ class WatchList:
 
         Raises:
             ParameterError: The outpoint, the label or the value is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
@@ -386,7 +387,7 @@ class WatchList:
                 Also raised if its keys have no wildcard, but the list was made with `require_ranged`.
             WrongNetworkError: A key or address belongs to another network.
             ParameterError: The label or the lookahead is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         return [self._add_keychain(each) for each in self.keychains_in(text, label, lookahead=lookahead)]
@@ -423,7 +424,7 @@ class WatchList:
 
         Raises:
             ParameterError: The number or the label is invalid, or the list has no such keychain.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         chain = self._silent_keychain(keychain)
@@ -440,7 +441,7 @@ class WatchList:
 
         Raises:
             ParameterError: The number is out of range, or the list contains no sp() descriptor.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         self._silent_keychain(None)
@@ -472,7 +473,7 @@ class WatchList:
         Raises:
             KeychainError: `script_at` fails, or does not return a scriptPubKey.
             ParameterError: The list already has a keychain with this name, or an argument is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         if self.windows.get(name) is not None:
@@ -489,7 +490,7 @@ class WatchList:
         Raises:
             KeychainError: Scripts cannot be derived.
             ParameterError: A label is invalid, the budget is exhausted, or there are more than 65,000 keychains.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         with self.windows.limited_by(budget):
@@ -603,13 +604,14 @@ class WatchList:
 
         Raises:
             KeychainError: Scripts cannot be derived.
-            WatchListInUseError: A window must move, but a running client uses the list. The indexes are marked anyway.
+            WatchListInUseError: A window must move, but a running client is using the list. The indexes are
+                marked anyway.
         """
         if self._holders:
             if self.windows.note(hits):
                 raise WatchListInUseError(
-                    "a keychain's window must move, but a running client uses this watch list: use a copy of the list "
-                    "to match"
+                    "a keychain's window must move, but a running client is using this watch list: use a copy of the"
+                    " list to match"
                 )
             return []
         return self.windows.take_coins() if hits is None else self.windows.use(hits)
@@ -633,7 +635,7 @@ class WatchList:
 
         Raises:
             KeychainError: Scripts cannot be derived.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         return self.windows.widen(margin, settled)
@@ -664,7 +666,7 @@ class WatchList:
 
         Raises:
             ParameterError: A label is invalid or may be a private key.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         if self.index.owners.current is not None:
@@ -709,7 +711,7 @@ class WatchList:
             AddressError: A source is not an address.
             DescriptorError: A source is not a valid descriptor.
             WatchFileError: A file was not exported by a wallet.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         more = self.of_account(name, sources, self.network, label=label, lookahead=lookahead)
@@ -793,7 +795,7 @@ class WatchList:
 
         Raises:
             UnknownAccountError: The list has no such account.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         self.index.replace_with(self.index.without_account(normalized(name)))
@@ -804,7 +806,7 @@ class WatchList:
         Raises:
             UnknownAccountError: The list has no account `old`.
             ParameterError: The new name is invalid or taken.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         self.index.rename_account(old, new)
@@ -895,7 +897,7 @@ class WatchList:
 
         Raises:
             ParameterError: The label is invalid.
-            WatchListInUseError: A running client uses the list.
+            WatchListInUseError: A running client is using the list.
         """
         self._check_free()
         number = self.table.add(kind, value)
@@ -929,7 +931,7 @@ class WatchList:
     def _check_free(self) -> None:
         if self._holders:
             raise WatchListInUseError(
-                "a running client uses this watch list and would not search for the entry: call the client's add_… "
+                "a running client is using this watch list and would not search for the entry: call the client's add_… "
                 "methods, and add keychains before entering the client"
             )
 
@@ -1022,7 +1024,8 @@ class WatchList:
         Raises:
             FormatError: The transaction is malformed, or `spent` does not contain an output for each input.
             KeychainError: A window must move, but scripts cannot be derived.
-            WatchListInUseError: A window must move or a silent payment was found, but a running client uses the list.
+            WatchListInUseError: A window must move or a silent payment was found, but a running client is using the
+                list.
         """
         tx = to_bytes(raw)
         refuse_psbt(tx)
@@ -1058,7 +1061,8 @@ class WatchList:
         Raises:
             FormatError: The block is malformed, or `spent` does not match it.
             KeychainError: A window must move, but scripts cannot be derived.
-            WatchListInUseError: A window must move or a silent payment was found, but a running client uses the list.
+            WatchListInUseError: A window must move or a silent payment was found, but a running client is using the
+                list.
         """
         block = to_bytes(raw)
         if isinstance(spent, (bytearray, memoryview)):
@@ -1084,7 +1088,7 @@ class WatchList:
         """Watch the scripts of the silent payments that a search found, and return the new scripts.
 
         Raises:
-            WatchListInUseError: A script is new, but a running client uses the list.
+            WatchListInUseError: A script is new, but a running client is using the list.
         """
         new: list[bytes] = []
         for name, script, found in payments:
@@ -1097,8 +1101,8 @@ class WatchList:
                 continue
             if self._holders:
                 raise WatchListInUseError(
-                    "a silent payment was found, but a running client uses this watch list: use a copy of the list to "
-                    "match"
+                    "a silent payment was found, but a running client is using this watch list: use a copy of the list"
+                    " to match"
                 )
             if self.index.add_payment(name, script, found) is not None:
                 new.append(script)
@@ -1126,7 +1130,7 @@ class WatchList:
 
         Raises:
             KeychainError: A window must move, but scripts cannot be derived.
-            WatchListInUseError: A window must move, but a running client uses the list.
+            WatchListInUseError: A window must move, but a running client is using the list.
         """
         found = list(hits)
         self.table.learn(found)

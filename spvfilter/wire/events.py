@@ -116,7 +116,7 @@ class Settings:
     min_version: int = BIP37_VERSION
     """Lowest protocol version that the peer may have. A peer with a lower version is disconnected."""
     required_services: int = 0
-    """Service bits that the peer must have. A peer that lacks one of them is disconnected."""
+    """Service bits that the peer must have. A peer that lacks any of them is disconnected."""
     handshake_s: float = 60.0
     """Seconds that the handshake may take before the session ends."""
     ping_interval_s: float = 120.0

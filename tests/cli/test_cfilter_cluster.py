@@ -98,7 +98,7 @@ def test_a_cluster_builds_the_same_filters_once(
     assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
     capsys.readouterr()
     assert build(blocks, *dask, "--previous", "11" * 32) == 2
-    assert "which is not one of these filters" in capsys.readouterr().err
+    assert "which is not a file of filters for these blocks" in capsys.readouterr().err
     lock = FileLock.take(out / ".lock")
     assert build(blocks, *dask) == 2
     assert "is writing to it: wait until that ends" in capsys.readouterr().err

@@ -441,7 +441,7 @@ async def test_relayed_transactions_are_matched() -> None:
             "--cookie and --user are for one node: give only one http://",
         ),
         (["TX", "--watch", "empty"], "empty has no entries: write one on each line"),
-        (["blk", *WATCHED], "blk: these are blocks of regtest, not transactions"),
+        (["blk", *WATCHED], "blk: these are regtest blocks, not transactions"),
         (["TX", "--address", WIF], "private key"),
     ],
 )

@@ -24,7 +24,7 @@ from support.kernels.zstd import READS_ZSTD
 
 P2PKH = wallet_addresses()["P2PKH"]
 # the message about a truncated stream
-NO_ZSTD = f"compressed by zstd, which needs zstandard; {remedy('zstd')}"
+NO_ZSTD = f"compressed with zstd, which needs zstandard; {remedy('zstd')}"
 CUT_ZSTD = "the compressed stream is damaged" if READS_ZSTD else NO_ZSTD
 
 

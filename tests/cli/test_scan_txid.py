@@ -165,7 +165,7 @@ def test_other_questions_are_refused(scan: Any, more: list[str], message: str) -
 @pytest.mark.parametrize("path", ["-", "blocks.gz"])
 def test_streams_are_refused(run: Any, path: str) -> None:
     ran = run("scan", path, "--txid", "txids")
-    assert (ran.code, "--txid is for blocks in files or of a node" in ran.err) == (2, True)
+    assert (ran.code, "--txid needs blocks in files or from a node" in ran.err) == (2, True)
 
 
 @pytest.mark.few(1)

@@ -200,7 +200,9 @@ def test_a_forced_but_missing_native_kernel_has_a_helpful_error(wanted: Any) -> 
 def test_a_compiled_kernel_of_other_sources_is_refused(wanted: Any, there: ModuleType) -> None:
     wanted("native")
     del there.walk_block
-    with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled from other sources"):
+    with pytest.raises(
+        errors.BackendError, match=r"does not load .*walk_block.*: it was compiled from different sources"
+    ):
         backend.choose()
 
 
@@ -228,7 +230,7 @@ def test_a_compiled_kernel_of_another_python_is_refused(wanted: Any, monkeypatch
 
     monkeypatch.setattr(backend, "import_module", refuse)
     wanted("native")
-    with pytest.raises(errors.BackendError, match=r"uninitialized object: it was compiled for another Python"):
+    with pytest.raises(errors.BackendError, match=r"uninitialized object: it was compiled for a different Python"):
         backend.choose()
 
 

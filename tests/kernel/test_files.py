@@ -271,7 +271,7 @@ def test_a_buffer_in_use_by_another_thread_is_refused(kernel: Callable[[], Kerne
     for thread in threads:
         thread.join(100)
     sys.setswitchinterval(interval)
-    assert set(refusals) == {"another thread uses this buffer"}
+    assert set(refusals) == {"another thread is using this buffer"}
     assert made.scan_files([PLACE], buffer) == [hits]  # the buffer is free again
 
 

@@ -1,5 +1,5 @@
-"""ZMQ notices from a real publisher: wake-ups, gaps, duplicates, malformed messages, and publishers that come late or
-return.
+"""ZMQ notifications from a real publisher: wake-ups, gaps, duplicates, malformed messages, and publishers that come
+late or return.
 """
 
 from __future__ import annotations

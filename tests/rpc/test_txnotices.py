@@ -49,7 +49,7 @@ async def test_missing_transactions_are_counted(tmp_path: Path, caplog: pytest.L
         await publisher.send("rawtx", b"b")
         assert await taken(notices, 2) == [b"a", b"b"]
         assert counted(notices) == (2, 3, 0, 0, 0)
-        assert "published transactions are missing: 3" in caplog.text
+        assert "missed published transactions: 3" in caplog.text
 
 
 async def test_repeated_message_is_skipped_and_late_one_is_not_lost(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ async def test_bad_addresses_are_refused() -> None:
         with pytest.raises(ParameterError, match="a ZMQ address must be"):
             async with TxNotices.subscribed([address]):
                 pass
-    with pytest.raises(ParameterError, match="at least one address for ZMQ notices"):
+    with pytest.raises(ParameterError, match="at least one address for ZMQ notifications"):
         async with TxNotices.subscribed([]):
             pass
 

@@ -132,7 +132,7 @@ def test_bytes_that_are_no_transaction_are_refused(read: str, monkeypatch: pytes
     bad: list[str] = []
     assert read_all(read, ONE[:-1], bad.append) == []
     assert bad[0].startswith("not a transaction: lock time at byte")
-    with pytest.raises(SourceError, match="these are blocks of mainnet, not transactions"):
+    with pytest.raises(SourceError, match="these are mainnet blocks, not transactions"):
         read_all(read, MAINNET.magic + bytes(100), bad.append)
     with pytest.raises(SourceError, match="the compressed stream is damaged or cut off"):
         read_all(read, gzip.compress(line(ONE))[:-10], bad.append)

@@ -272,7 +272,7 @@ async def test_records_of_other_networks_or_blocks_are_named(tmp_path: Path) -> 
     found, matcher = await values(tmp_path)
     assert found == []
     assert [str(problem) for problem in matcher.report.undo_problems] == [
-        f"{tmp_path}/rev00000.dat: these are undo records of testnet3, not of regtest"
+        f"{tmp_path}/rev00000.dat: these are testnet3 undo records, not regtest ones"
     ]
     write_undo(tmp_path / "rev00000.dat", [records[0], foreign[1], *records[1:]])
     found, matcher = await values(tmp_path)

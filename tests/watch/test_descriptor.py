@@ -471,7 +471,7 @@ CAUSES = [
     (f"wpkh({XPUB}/0/*)x", "text after the last bracket"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
     (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "tr() takes a key and one tree, tr(KEY,{A,B}), not 3 arguments"),
-    (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a tree of scripts: SCRIPT or {TREE,TREE}"),
+    (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a script tree: SCRIPT or {TREE,TREE}"),
     (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "deeper than 128 levels"),
     (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "requires 3 signatures, but has only 2 keys"),
     (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected a number as the first argument of multi_a()"),
@@ -574,7 +574,7 @@ CAUSES = [
     (f"wsh(pk({KEY})x)", "text after a closing bracket"),
     (f"pkh({KEY}))", "outside all brackets"),
     (f"pkh({KEY}}}", "closes a different kind of bracket"),
-    (f"wsh((pk({KEY})))", "there is no name of a function before '('"),
+    (f"wsh((pk({KEY})))", "expected a function name before '('"),
     (f"pkh({XPUB}/<{';'.join(map(str, range(15_000)))}>/*)", "a multipath of 15,000 numbers"),
     # the right checksum
     (f"wpkh({XPUB}/0/*)#p54wed41", "write #p54wed40 if the text before '#' is right"),

@@ -82,7 +82,7 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
 def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> list[BloomFilter]:
     """Return the filters of a pybloom-live ScalableBloomFilter, oldest first.
 
-    The scalable filter contains a key if one of them contains the key. The list is empty if no key was added.
+    The scalable filter contains a key if any of them does. The list is empty if no key was added.
 
     Args:
         raw: The bytes that ScalableBloomFilter.tofile of pybloom-live wrote.

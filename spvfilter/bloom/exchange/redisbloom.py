@@ -85,7 +85,7 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
 def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = None) -> list[BloomFilter]:
     """Read the chunks that BF.SCANDUMP returned, and return the sub-filters.
 
-    A filter that has grown has several sub-filters. It contains a key if one of them contains the key.
+    A filter that has grown has several sub-filters. It contains a key if any of them does.
 
     Args:
         chunks: Number and bytes of each chunk, in order.

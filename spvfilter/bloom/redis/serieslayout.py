@@ -107,7 +107,7 @@ class SeriesLayout:
             shape = BitlessFilter(*self.plan.shape(number), buffer=b"", hashing=self.hashing, encode=self._encode)
             if -(-shape.header().body_size // self.shard_size) + sum(each.shards for each in self.slices) > MAX_SHARDS:
                 raise CapacityError(
-                    f"{self.name!r} cannot grow: its next slice would make more than {MAX_SHARDS} shards of"
+                    f"{self.name!r} cannot grow: with another slice, it would have more than {MAX_SHARDS} shards of"
                     f" {self.shard_size} bytes"
                 )
             self.slices.append(RedisLayout(self.name, shape, self.shard_size, b"slice:%d" % number))

@@ -58,7 +58,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 class Static(NamedTuple):
-    """The size of a static filter for the same keys that keeps the same rate."""
+    """The size of the smallest static filter for the same keys whose rate is no higher."""
 
     fingerprint_bits: int
     """Number of bits in a fingerprint."""

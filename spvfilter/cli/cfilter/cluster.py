@@ -119,7 +119,8 @@ class _FilterFiles:
         )
         if strange is not None:
             raise ParameterError(
-                f"{folder} contains {strange}, which is not one of these filters: choose another directory"
+                f"{folder} contains {strange}, which is not a file of filters for these blocks: choose another"
+                " directory"
             )
         self.lacking = [part for number, part in enumerate(plan.parts) if not self.is_there(number)]
 

@@ -57,7 +57,7 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
         if not counts.kept + counts.present:
             raise SourceError(
                 f"all {counts.stale:,} filters belong to blocks that are not on the best chain of {db}, such as"
-                f" {hash_to_hex(counts.stale_blocks[0])}: give a file of the same chain, or a different database"
+                f" {hash_to_hex(counts.stale_blocks[0])}: give a file from the same chain, or a different database"
             )
         return _INCOMPLETE if counts.stale else 0
 

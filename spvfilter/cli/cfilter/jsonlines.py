@@ -168,7 +168,7 @@ def _record(line: bytes) -> FilterRecord:
         raise ParameterError('"filter" is not hex') from None
     stated = hash_field("filter_hash")
     if stated not in (None, filter_hash(data)):
-        raise ParameterError("the hash of the filter is not filter_hash: the line is damaged")
+        raise ParameterError("the filter does not match its filter_hash: the line is damaged")
     return FilterRecord(
         block, hash_field("previous"), height if type(height) is int else None, data, hash_field("filter_header")
     )

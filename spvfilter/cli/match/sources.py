@@ -56,7 +56,7 @@ class Arrivals:
         self._times: OrderedDict[int, int] = OrderedDict()  # by the hash of the raw transaction
 
     def note(self, raw: bytes) -> None:
-        """Note that a transaction has arrived."""
+        """Record that a transaction has arrived."""
         self._times.setdefault(hash(raw), int(self._now()))
         if len(self._times) > _MOST_ARRIVALS:
             self._times.popitem(last=False)

@@ -30,7 +30,7 @@ async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every
         scan: Scans the blocks as they are now, and returns an exit code.
         paths: Paths of files and directories. Files that this machine cannot see are scanned each time.
         every_s: Seconds between two checks of the files.
-        zmq: Addresses at which a node publishes notices. The files are also checked when a notice arrives.
+        zmq: Addresses at which a node publishes notifications. The files are also checked when one arrives.
     """
     async with AsyncExitStack() as stack:
         notices = await stack.enter_async_context(TipNotices.subscribed(zmq)) if zmq else None

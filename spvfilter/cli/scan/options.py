@@ -85,7 +85,7 @@ class ScanOptions(BlockOptions):
             )
         if self.is_stream:
             raise ParameterError(
-                "--txid is for blocks in files or of a node, because a stream reveals the best chain only at its end:"
+                "--txid needs blocks in files or from a node, because a stream reveals the best chain only at its end:"
                 " save the blocks in a file, or decompress them"
             )
 

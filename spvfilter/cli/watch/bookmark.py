@@ -29,7 +29,7 @@ class Bookmark:
         return self._told
 
     def told(self, sequence: int) -> None:
-        """Note that the lines of all events up to this one have been written."""
+        """Record that the lines of all events up to this one have been written."""
         if sequence > self._told:
             self._told = sequence
             self._changed.set()

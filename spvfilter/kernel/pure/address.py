@@ -1,7 +1,7 @@
 """Encoding of addresses (base58check, bech32 of BIP-173, bech32m of BIP-350), and the fast path for decoding them.
 
-The reference decodes no addresses, but leaves them all to spvfilter.address. The compiled twin must return the same
-results.
+The reference does not decode addresses; it leaves them all to spvfilter.address. The compiled twin must return the
+same results.
 """
 
 from __future__ import annotations

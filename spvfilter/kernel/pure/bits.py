@@ -45,7 +45,7 @@ class BitCore(Hashed):
         return self.cells
 
     def add(self, key: object, /) -> bool:
-        """Set the bits of a key, and return True if the key was new, that is, if one of its bits was not set before.
+        """Set the bits of a key, and return True if the key was new, that is, if any of its bits was not set before.
 
         Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
         is read-only, CapacityError if there is no room.
@@ -281,7 +281,7 @@ class CounterCore(Hashed):
                 self._set(view, cell, value + step)
 
     def add(self, key: object, /) -> bool:
-        """Increment the counters of a key, and return True if the key was new, that is, if one of its counters was 0.
+        """Increment the counters of a key, and return True if the key was new, that is, if any of its counters was 0.
 
         Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
         is read-only, CapacityError if there is no room.

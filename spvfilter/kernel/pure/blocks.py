@@ -160,7 +160,7 @@ def _walk(raw: bytes) -> Iterator[TxSpan]:
         raise FormatError(f"truncated: expected {HEADER_SIZE} bytes, {len(raw)} left", offset=0, field="header")
     count, cursor = _read_count(raw, HEADER_SIZE, "transaction count", MIN_TX_SIZE)
     if not count:
-        raise FormatError("a block contains at least its coinbase", offset=HEADER_SIZE, field="transaction count")
+        raise FormatError("a block must contain at least its coinbase", offset=HEADER_SIZE, field="transaction count")
     for _ in range(count):
         tx = walk_tx(raw, cursor)
         cursor = tx.end

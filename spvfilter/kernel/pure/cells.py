@@ -157,7 +157,7 @@ class Hashed:
 
     The compiled twin's batches run without the GIL. On private memory they need no atomic operations while one thread
     writes. On other memory they set bits by atomic OR, and count by compare-and-exchange of the byte. Threads, and
-    processes that map the same memory, then lose none of each other's writes.
+    processes that map the same memory, then never lose each other's writes.
 
     Only one thread at a time may use the reference.
     """

@@ -31,7 +31,7 @@ class ReadBuffer:
 
     def __enter__(self) -> None:
         if self._user == os.getpid():
-            raise BufferError("another thread uses this buffer")
+            raise BufferError("another thread is using this buffer")
         self._user = os.getpid()
 
     def __exit__(self, *error: object) -> None:

@@ -54,8 +54,8 @@ def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]
 def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes] | tuple[Filters, int]], int]:
     """Like `sound_frames`, but return successive cfilter messages with basic filters as one item.
 
-    The item is a pair: a list with the block hash and the filter of each message, and the number of bytes of these
-    messages.
+    The item is a pair: a list with the block hash and the filter of each message, and the total size of these messages
+    in bytes.
 
     A cfilter message is an item of its own if its filter type differs or its payload is malformed (BIP-157 § cfilter).
 

@@ -98,7 +98,7 @@ class FuseCore:
     - `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.
     - `buffer` contains the fingerprints, little endian, and is used in place, not copied.
 
-    Raises ParameterError for a number out of range, a different family, a key that is not 16 bytes long, or a buffer of
+    Raises ParameterError for a number out of range, any other family, a key that is not 16 bytes long, or a buffer of
     the wrong size.
     """
 

@@ -72,10 +72,11 @@ def extract_matches(
     root, total = hash_of(root), whole(total, 0, 0xFFFFFFFF, "total must be from 0 to 2^32 - 1")
     hashes, flags = hashes_of(hashes, "hashes"), snapshot(flags)
     if not total:
-        raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
+        raise ProofError("a block must have at least one transaction", cause=Flaw.NO_TRANSACTIONS)
     if total > MAX_BLOCK_TRANSACTIONS:
         raise ProofError(
-            f"a block has at most {MAX_BLOCK_TRANSACTIONS} transactions, not {total}", cause=Flaw.TOO_MANY_TRANSACTIONS
+            f"a block can have at most {MAX_BLOCK_TRANSACTIONS} transactions, not {total}",
+            cause=Flaw.TOO_MANY_TRANSACTIONS,
         )
     if len(hashes) > total:
         raise ProofError(

@@ -408,7 +408,7 @@ class WatchTable:
             raw: The block.
             found: Table that collects the coins of a run of blocks until they are learned. Spends of its coins are
                 included, and the coins of this block are added to it.
-            undo: The block's undo record with its check, or None.
+            undo: The block's undo record with its checksum, or None.
 
         Raises:
             FormatError: The block is malformed, pays more than 21 million coins, or has a matching transaction twice
@@ -536,7 +536,7 @@ class WatchTable:
         Raises:
             ParameterError: A place is invalid, or the number of undo records is not the number of places. Nothing was
                 read.
-            BufferError: Another thread uses the buffer.
+            BufferError: Another thread is using the buffer.
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):

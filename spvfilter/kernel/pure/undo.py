@@ -155,7 +155,7 @@ def check_end(undo: bytes, at: int) -> None:
 
 
 def spent_coins(undo: bytes, /) -> list[list[SpentCoin]]:
-    """Return the coins in an undo record without its check.
+    """Return the coins in an undo record. The record must not include its checksum.
 
     The result contains a list for each transaction except the coinbase, with the coins of its inputs in order. Raises
     UndoError if the record is truncated or has trailing bytes, if a number, count or amount is out of range, or if a
@@ -196,7 +196,7 @@ def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[lis
 
     Raises UndoError if
 
-    - the check does not match the record and the block's previous block,
+    - the checksum does not match the record and the block's previous block,
     - the counts differ from those of the block,
     - a transaction pays more than it spends, or
     - spent_coins would refuse the record.

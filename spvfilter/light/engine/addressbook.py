@@ -101,8 +101,7 @@ class AddressBook:
         self.new: _Table = _Table()
         self.tried: _Table = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
-        # Connected addresses whose place in the table of tried addresses is in use, and since when they have been
-        # waiting.
+        # Connected addresses whose place in the table of tried addresses is in use, and when they began to wait.
         self.rivals: dict[str, float] = {}
         self._counted: dict[str, float] = {}  # When a failure of an address was last counted.
         self._last_good = 1.0  # When the client last connected anywhere. With 1, an address's first failure counts.
@@ -251,7 +250,7 @@ class AddressBook:
         self._set(moved)
 
     def faulted(self, address: str) -> None:
-        """Record that a connection ended through a fault of the peer."""
+        """Record that a connection ended and the peer was at fault."""
         known = self.entries.get(address)
         if known is not None:
             self._set(known._replace(faults=min(known.faults + 1, 8)))
@@ -315,7 +314,7 @@ class AddressBook:
             random: Source of randomness.
             now: Unix time.
             kinds: Conditions on addresses. Addresses that meet the first condition come before all others.
-            is_free: Function that returns True if an address may be drawn at that moment.
+            is_free: Function that returns True if an address may be drawn at that time.
             only_new: True to draw only from the table of new addresses.
         """
         tables = (self.new,) if only_new else (self.new, self.tried)

@@ -62,7 +62,7 @@ _REST_S = 1_800.0  # Pause for an address after a useless connection (our choice
 _STEADY_S = 60.0  # If a connection is lost after this time, the line is at fault, not the peer (our choice).
 _LINE_REST_S = 10.0  # Pause for an address after its line failed (our choice).
 _ANCHOR_REST_S = 600.0  # Pause for an anchor to which the client cannot connect (our choice).
-_MAX_KEPT = 1_000  # Limit on remembered bans, and on resting addresses. The oldest are forgotten.
+_MAX_KEPT = 1_000  # Limit on remembered bans, and on paused addresses. The oldest are forgotten.
 _WRITE_S = 60.0  # Interval between writes of the book, unless much has changed.
 _WRITE_AT = 200  # The book is written immediately after this many changed addresses.
 
@@ -140,7 +140,7 @@ class Discovery:
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[
             str, float
-        ] = {}  # End of the rest of an address by the monotonic clock; infinite for our own addresses.
+        ] = {}  # End of an address's pause by the monotonic clock; infinite for our own addresses.
         self._hopes = 0  # Consecutive attempts that brought no compact filters.
         self._tip = (b"", 0.0)  # The tip, and the time when it became the tip.
         self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # Times of the monotonic clock.
@@ -194,10 +194,10 @@ class Discovery:
     def choose(
         self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), disputing: Sequence[str] = ()
     ) -> list[tuple[str, Purpose]]:
-        """Return the connections to begin, none of them to a host that the user named.
+        """Return the connections to open, none of them to a host that the user named.
 
         Peers at the addresses `disputing` have contradicted our filter headers. The first of them are chosen before all
-        other addresses, and then rest for a while.
+        other addresses, and are then left alone for a while.
         """
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}

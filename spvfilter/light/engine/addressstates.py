@@ -69,7 +69,7 @@ class AddressState:
             self.chances = min(self.chances + 1, _MAX_CHANCES)
 
     def is_late(self) -> None:
-        """Record that the peer has not answered for too long, so the address has used up its chance."""
+        """Record that the peer has taken too long to answer, so the address has used up its chance."""
         if self.chances and self.failures == _MAX_FAILURES:
             self.failures += 1
 

@@ -132,7 +132,7 @@ class Broadcaster:
         return own is not None and (own.state is BroadcastState.ACCEPTED or own.is_with_others)
 
     def has_size(self, size: int) -> bool:
-        """Return True if one of the transactions is that many bytes long."""
+        """Return True if any of the transactions is `size` bytes long."""
         return self._owns.has_size(size)
 
     def start(self) -> None:
@@ -547,7 +547,7 @@ class Broadcaster:
                 self._announced(peer, own)
 
     def note_child(self, tx: Transaction) -> bool:
-        """Note a transaction that a peer sent. Returns True if it is foreign and spends one of the wallet's own."""
+        """Record a transaction that a peer sent. Return True if it is foreign and spends one of the wallet's own."""
         if self._owns.get(tx.txid) is not None:
             return False
         parents = dict[bytes, None]()

@@ -58,7 +58,7 @@ class Context:
         return max(int(self.unix_now), self.chain.median_time_at(self.chain.height))
 
     def changed(self) -> None:
-        """Note that something happened that may allow the engine to do more."""
+        """Record that something happened that may allow the engine to do more."""
         self.is_due = True
 
     def failed(self, peer: Peer, error: Exception) -> None:

@@ -22,7 +22,8 @@ class Seeds:
     def due(self, now: float, known: int, useful: int, most: int) -> bool:
         """Return True if it is time to ask the seeds, and record that they are being asked.
 
-        That is immediately if no address is known, and otherwise after a while with too few useful peers.
+        If no address is known, it is time immediately. Otherwise, it is time once there have been too few useful peers
+        for a while.
 
         Args:
             now: The current time (monotonic seconds).

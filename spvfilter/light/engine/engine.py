@@ -1,4 +1,7 @@
-"""The light client's engine: it takes inputs and the time, and returns effects. It decides, but performs nothing."""
+"""The light client's engine: it takes inputs and the time, and returns effects.
+
+It makes the decisions, but does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,10 @@ class SearchMode(Enum):
 
 
 class ClientEngine:
-    """One run of a light client. `step` takes an input and returns the effects in order. It raises only on bugs."""
+    """One run of a light client. `step` takes an input and returns the effects in order.
+
+    It raises an exception only if there is a bug.
+    """
 
     def __init__(
         self,
@@ -117,7 +123,7 @@ class ClientEngine:
         random: random.Random,
         verify: Verify | None = None,
     ) -> None:
-        """Begin with a watch list that Saved.read has merged with the database. `verify` checks signatures, if given.
+        """Start with a watch list that Saved.read has merged with the database. `verify` checks signatures, if given.
 
         Raises InexpressibleError for entries that the mode cannot find.
         """
@@ -240,10 +246,10 @@ class ClientEngine:
     def status_at(
         self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]
     ) -> ClientStatus:
-        """Return the client's status at a moment.
+        """Return the client's status at a given time.
 
         Args:
-            now: The moment.
+            now: The time.
             tip: Height of the tip in the database.
             tip_time: Time in the tip's header.
             height: Height up to which blocks have been searched, according to the database.
@@ -323,7 +329,7 @@ class ClientEngine:
         return self._hurried(context.out.take())
 
     def _begin(self, now: Instant) -> None:
-        """Begin a step that is not limited to continuing a change."""
+        """Start a step that is not limited to continuing a change."""
         context, started = self._context, self._timers.started
         context.now = now
         context.tasks.tick(now.monotonic)

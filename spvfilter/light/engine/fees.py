@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # so that a program without a running client need not load th
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
     """Return the median fee floor of the ready peers, counting one value for each network group.
 
-    A group counts with its lowest value, because a node in its initial download announces a rate that nobody pays, and
+    A group counts as its lowest value, because a node in its initial download announces a rate that nobody pays, and
     an attacker may have many addresses in one group. If the number of groups is even, the median is the lower of the
     two middle values.
 

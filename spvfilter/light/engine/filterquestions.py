@@ -102,8 +102,8 @@ class _Open:
 class FilterQuestions:
     """Sends requests for filters. Each returns a Wait for the answer; None if the same request is already outstanding.
 
-    A request remains outstanding even if nobody needs the answer any more, because the answer is not a lie. If the peer
-    disconnects, the Wait never completes.
+    A request remains outstanding even if nobody needs the answer any more, so that a late answer does not count as a
+    lie. If the peer disconnects, the Wait never completes.
     """
 
     def __init__(self, context: Context) -> None:

@@ -141,10 +141,11 @@ class FilterScripts:
         return self._books.judgement.own_records()
 
     def queries(self, done: Position, last: int) -> Callable[[], list[tuple[int, GcsQuery]]] | None:
-        """Return a function that makes the queries for blocks up to a height, or None if no scripts are new to them.
+        """Return a function that makes the queries for blocks up to a height.
 
-        Each query comes with a height and is meant only for the blocks above it. The function may run in a thread.
-        Making a query for a million scripts takes a second, so it is made only once.
+        Returns None if all scripts have already been looked up in these blocks. Each query comes with a height and is
+        meant only for the blocks above it. The function may run in a thread. Making a query for a million scripts takes
+        a second, so it is made only once.
 
         Args:
             done: The scripts that were already looked up in these blocks.

@@ -173,7 +173,7 @@ class FilterSearch:
     # Filters
 
     def _fill(self) -> None:
-        """Begin as many parts as may be requested from the peers, and a few more."""
+        """Start as many parts as may be requested from the peers, and a few more."""
         context, timeouts = self._context, self._context.options.timeouts
         most = min(timeouts.filter_flights * max(1, len(self._headers.members)) + 2, _MAX_PARTS)
         if not self._parts:
@@ -437,7 +437,7 @@ def _scan(table: WatchTable, raw: bytes) -> tuple[list[Hit], dict[int, bytes]]:
 
 
 def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] | None:
-    """Return the filters with these hashes, starting at height `first`, or None if the database lacks one of them."""
+    """Return the filters with these hashes, starting at height `first`, or None if the database lacks any of them."""
     known = store.compact_filters
     last = first + len(digests) - 1
     if known.height < last or known.hashes(first, last) != list(digests):

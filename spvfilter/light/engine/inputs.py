@@ -17,7 +17,7 @@ from spvfilter.wire.transport import Transport
 
 
 class Instant(NamedTuple):
-    """A moment on both clocks.
+    """A point in time on both clocks.
 
     `monotonic` is for waiting; `wall` (Unix time) is for comparing with times in blocks and transactions.
     """
@@ -100,7 +100,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of the Work or Read effect with this token. If its function raised an exception, `value` is that."""
+    """The result of the Work or Read effect with this token.
+
+    If its function raised an exception, `value` is the exception.
+    """
 
     token: int
     value: object

@@ -22,11 +22,11 @@ class LongChange:
 
     @property
     def is_under_way(self) -> bool:
-        """True if a change has begun and has not ended yet."""
+        """True if a change has started and has not ended yet."""
         return self._parts is not None
 
     def begin(self, parts: Parts[None]) -> None:
-        """Begin a change. The step that calls this must not touch the books again, and ends with `advance`."""
+        """Start a change. The step that calls this must not touch the books again, and ends with `advance`."""
         assert self._parts is None
         self._parts = parts
 

@@ -10,7 +10,7 @@ announce transactions that they had before we connected. With compact filters, t
 second group for a transaction that is still waiting after a few seconds.
 
 The engine measures the work that a network group's transactions cause, in bytes, events and linked records. A group
-that causes too much has to rest, and its transactions wait in the queue.
+that causes too much work is paused, and its transactions wait in the queue.
 """
 
 from __future__ import annotations

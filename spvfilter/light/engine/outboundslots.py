@@ -48,7 +48,7 @@ class OutboundSlots:
         self._hosts: Counter[str] = Counter()
 
     def mark_stale(self) -> None:
-        """Note that the set of connected peers has changed."""
+        """Record that the set of connected peers has changed."""
         self.is_stale = True
 
     def set(self, there: Sequence[OutboundSlot], free: Sequence[OutboundSlot]) -> None:

@@ -106,7 +106,7 @@ class Outbox:
             self._events += self.journal.flush(self._books.batch)
 
     def tell_foreign(self) -> None:
-        """Report the foreign events that have been collected. Until then, the account of a match must not change."""
+        """Report the collected foreign events. The account of a match must not change before this call."""
         for event in self._foreign.take():
             self._events += self.journal.put(event, self._books.batch, is_foreign=True)
 
@@ -169,7 +169,7 @@ class Outbox:
         self._effects.append(Drop(peer, error))
 
     def gone(self, peer: int) -> None:
-        """Note that a connection has ended, so its pongs will not arrive."""
+        """Record that a connection has ended, so its pongs will not arrive."""
         for token in self._fences.pop(peer, ()):
             self.forget(token)
 
@@ -299,7 +299,7 @@ class Outbox:
             self._after.append((self._issued, then))
 
     def committed(self, number: int) -> None:
-        """Note that the commits up to a number are durable."""
+        """Record that the commits up to a number are durable."""
         self._durable = max(self._durable, number)
         while self._after and self._after[0][0] <= self._durable:
             self._after.popleft()[1]()

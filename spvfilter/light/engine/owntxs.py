@@ -60,7 +60,7 @@ class PeerRecord:
 
 @dataclass(slots=True, eq=False)
 class Private:
-    """Progress of a private broadcast, about which connected peers must not learn."""
+    """Progress of a private broadcast, which connected peers must not learn about."""
 
     until: float
     """When the next private connection, or the announcement to all peers, is due (monotonic seconds)."""
@@ -181,7 +181,7 @@ class OwnTxs:
         return self._by_hash.get(tx_hash)
 
     def has_size(self, size: int) -> bool:
-        """Return True if one of them is that many bytes long."""
+        """Return True if any of the transactions is `size` bytes long."""
         return size in self._sizes
 
     # Changes
@@ -313,7 +313,7 @@ class Schedule:
         return 0.0 if self._touched else self._heap[0][0] if self._heap else inf
 
     def take(self, now: float, most: int) -> list[OwnTx]:
-        """Return the transactions to examine now, in their order: at most `most`, plus their children."""
+        """Return the transactions to examine now, in order: at most `most`, plus their children."""
         while self._heap and self._heap[0][0] <= now:
             at, _, own = heappop(self._heap)
             if at == own.next_at:

@@ -7,8 +7,8 @@ from math import inf
 SHARE = 0.025
 """Share of a processor that one network group's transactions may take (our choice)."""
 AHEAD_S = 60.0
-"""Seconds of its share that an idle group may use all at once, and the longest that it must rest (our choice)."""
-_MOST = 1_000  # Number of remembered groups above which rested ones are forgotten (our choice).
+"""Seconds of its share that an idle group may use all at once, and its longest pause (our choice)."""
+_MOST = 1_000  # Number of remembered groups above which the ones not paused are forgotten (our choice).
 
 
 class Pace:
@@ -25,7 +25,7 @@ class Pace:
             self._rested_at = {group: at for group, at in self._rested_at.items() if at > now}
 
     def ready_at(self, group: str) -> float:
-        """Return when a group's next transaction may be recorded (monotonic seconds); -inf if it had none yet."""
+        """Return when a group's next transaction may be recorded (monotonic seconds); -inf if it has had none yet."""
         return self._rested_at.get(group, -inf)
 
     def is_ready(self, group: str, now: float) -> bool:

@@ -54,7 +54,7 @@ class PeerState(Enum):
     """The peer is connected, but its headers are not known yet."""
     READY = "ready"
     SUSPECT = "suspect"
-    """The peer is ready, but has not answered for too long, so others are asked first."""
+    """The peer is ready, but has taken too long to answer, so others are asked first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -125,13 +125,13 @@ class Peer:
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
     def is_late(self, now: float, timeouts: PeerTimeouts) -> bool:
-        """True if the peer has not answered for too long, because it is silent or sends the answer in small pieces."""
+        """True if the peer has taken too long to answer, because it is silent or sends the answer in small pieces."""
         return self.silent_for(now) >= timeouts.stall_s or (
             bool(self.questions) and now - self.turn >= timeouts.answer_s
         )
 
     def made_headway(self, key: Hashable, now: float) -> None:
-        """Note that part of an answer has arrived, which restarts the waiting time of this request and of later ones.
+        """Record that part of an answer has arrived, which restarts the waiting time of this request and of later ones.
 
         An answer to a later request does not excuse an earlier one. Otherwise, a peer that withholds a block could look
         busy forever.
@@ -298,7 +298,7 @@ class PeerPool:
     def _begin_named(self, now: Instant) -> bool:
         """Connect to a named address if a slot is free, or if the address is worth more than a connected one.
 
-        In the second case, `settle` drops another connection later. Returns True if a connection was begun.
+        In the second case, `settle` drops another connection later. Returns True if it has started to connect.
         """
         slots = self._named()
         chosen = (
@@ -335,7 +335,7 @@ class PeerPool:
             )
 
     def _begin_instead(self, now: Instant, is_wanted: Callable[[AddressState], bool]) -> bool:
-        """Begin a connection to a named address although all slots are in use.
+        """Start connecting to a named address although all slots are in use.
 
         Returns False if there is no such address, or if the limit has already been exceeded.
         """
@@ -427,7 +427,7 @@ class PeerPool:
         return next(iter(named), None) if found is None and is_proxied else found
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
-        """True if there is an address, not banned, to which the client can connect only once this peer is gone."""
+        """True if the client can connect to an address that is not banned, but only once this peer is gone."""
         if len(self._peers) < self._slots.most:
             return False
         if peer.purpose is Purpose.NAMED:
@@ -709,7 +709,7 @@ class PeerPool:
                 self._out.fence(peer.number, lambda: None)
 
     def check_timeouts(self, now: Instant) -> None:
-        """Drop peers that have not answered for too long, suspect late peers, and trust steady ones."""
+        """Drop peers that have taken too long to answer, suspect late peers, and trust steady ones."""
         limit_bans(self._states.values(), self._bans, now.wall + self._timeouts.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)

@@ -262,7 +262,7 @@ class Relay:
         return True
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
-        """Note that a peer does not have a transaction. A peer that received it is asked again."""
+        """Record that a peer does not have a transaction. A peer that received it is asked again."""
         relayed = self._names.get(tx_hash)
         if relayed is None or not relayed.told.get(peer) or relayed.is_accepted:
             return
@@ -271,7 +271,7 @@ class Relay:
         self._context.changed()
 
     def rejected(self, peer: Peer, message: Reject) -> None:
-        """Note that a peer rejects a transaction that it received (BIP-61)."""
+        """Record that a peer rejects a transaction that it received (BIP-61)."""
         relayed = self._names.get(message.data)
         if relayed is None or peer.address not in relayed.sent or relayed.is_accepted or not is_rejection(message):
             return

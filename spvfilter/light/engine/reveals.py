@@ -43,7 +43,7 @@ class Reveals:
         """The index after the last revealed one, for each keychain that was removed in this run, by its identity."""
 
     def disconnect_to(self, fork: int) -> None:
-        """Note that the blocks above `fork` were disconnected, so other blocks may now contain their transactions."""
+        """Record that the blocks above `fork` were disconnected, so other blocks may now contain their transactions."""
         self._opened = min(self._opened, fork)
 
     async def reveal(self, request: RevealAddress) -> str:
@@ -112,7 +112,7 @@ class Reveals:
         )
 
     def grew(self) -> None:
-        """Note that windows have grown and their scripts are watched."""
+        """Record that windows have grown and their scripts are watched."""
         self._grew.announce()
 
     def removing(self, keychains: Iterable[Keychain]) -> None:

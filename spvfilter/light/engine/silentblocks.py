@@ -123,7 +123,7 @@ class SilentBlocks:
         """Forget the blocks up to a height, which have been recorded."""
 
     def _begun(self, height: int, block_hash: bytes) -> SilentBlock:
-        """Return the search of a block. If there is none yet, begin one."""
+        """Return the search of a block. If there is none yet, start one."""
         if (block := self._blocks.get(block_hash)) is None:
             self._blocks[block_hash] = block = SilentBlock(height, block_hash)
             block.task = self._context.tasks.begin(partial(self._search, block), "find silent payments in a block")
@@ -221,7 +221,7 @@ class SilentBlocks:
         return f"outputs that block {block.height} spends"
 
     def _failed(self, block: SilentBlock, error: Exception) -> None:
-        """Note that the source gave no usable answer, and warn once of each problem."""
+        """Record that the source gave no usable answer, and warn once of each problem."""
         name = str(self.source)
         said = str(error) or type(error).__name__
         said = f"{self._about(block)}: {said.removeprefix(f'{name}: ')}"

@@ -16,11 +16,11 @@ CATCH_UP_S = 20 * 60.0  # Time for a peer that is behind while another is not (C
 
 
 class StalePeers:
-    """Records since when each peer has been behind the best chain, and replaces peers that stay behind.
+    """Records when each peer fell behind the best chain, and replaces peers that stay behind.
 
-    A peer that is behind is not a liar. The engine asks it for headers once more, then drops it with a pause, one peer
-    at a time. A peer has `CATCH_UP_S` to catch up, or PeerTimeouts' `answer_s` if no ready peer has the best chain,
-    because the client then cannot be synced.
+    A peer that is behind is not a liar. The engine asks it for headers once more, then drops it and pauses its address;
+    only one peer is dropped at a time. A peer has `CATCH_UP_S` to catch up, or PeerTimeouts' `answer_s` if no ready
+    peer has the best chain, because the client then cannot be synced.
 
     A peer that does not announce new blocks is not behind the known chain. If no block arrives for a long time, the
     engine also connects to the given addresses in turn, and keeps the peers with the most work.

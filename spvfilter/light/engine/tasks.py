@@ -1,14 +1,15 @@
-"""Tasks: the engine's stories as coroutines that read from top to bottom and run in virtual time.
+"""Tasks: the engine's workflows as coroutines that read from top to bottom and run in virtual time.
 
-A task stops only at `await`, and only for a Wait: an answer, a durable commit, a moment, a change that somebody
-announces, or the end of another task. A Wait completes once, with a value or with an error, which the `await` raises.
+A task stops only at `await`, and only for a Wait. A Wait is for an answer, a durable commit, a point in time, a change
+that other code announces, or the end of another task. It completes once, with a value or with an error, which the
+`await` raises.
 
-The engine passes an input to the Waits that it concerns. Then it calls `run`, which continues each task whose Wait has
-completed, in the order in which the Waits completed. Nothing else runs tasks, so the same inputs always lead to the
-same effects.
+The engine passes each input to the Waits that it concerns. Then it calls `run`, which continues each task whose Wait
+has completed, in the order in which the Waits completed. Nothing else runs tasks, so the same inputs always lead to
+the same effects.
 
 A cancelled task ends at its current `await`. Its `finally` and `with` blocks run immediately, and must not await. A
-scope cancels the tasks that were begun in it, so a task never outlives the block that needed it.
+scope cancels the tasks that were started in it, so a task never outlives the block that needed it.
 
 This is not asyncio: a task that awaits an asyncio coroutine fails.
 """
@@ -31,7 +32,7 @@ Story = Callable[[], Coroutine[Any, Any, T]]
 MAX_STEPS = 1_000
 """Largest number of task steps in one call of `run`; the next call continues (our choice)."""
 _SPARE_MOMENTS = 64
-"""Number of planned moments that nobody awaits beyond which they are removed (our choice)."""
+"""Number of planned Moments above which the ones no longer awaited are removed (our choice)."""
 
 
 class StoppedError(Exception):
@@ -48,7 +49,7 @@ class Wait(Generic[T]):
         self.is_done: bool = False
         """True if the Wait has its value or its error."""
         self.is_taken: bool = False
-        """True if somebody has taken the value or the error."""
+        """True if the value or the error has been taken."""
         self._value: T | None = None
         self._error: Exception | None = None
         self._calls: list[Callable[[], object]] = []
@@ -132,20 +133,20 @@ class First(Wait[None]):
 
 
 class Moment(Wait[None]):
-    """A moment in time. It is reached in the first step at or after it, if anything is waiting for it."""
+    """A point in time. It is reached in the first step at or after it, if anything is waiting for it."""
 
     __slots__ = ("_tasks", "at", "is_planned")
 
     def __init__(self, tasks: Tasks, at: float) -> None:
-        super().__init__(f"the moment {at:.1f} s")
+        super().__init__(f"the time {at:.1f} s")
         self._tasks = tasks
         self.at: float = at
         """Monotonic seconds."""
         self.is_planned: bool = False
-        """True if `Tasks` keeps it among its planned moments."""
+        """True if it is among the planned Moments of `Tasks`."""
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call a function at the moment."""
+        """Call a function when the time comes."""
         super().then(call)
         if not self.is_done and not self.is_planned:
             self._tasks.plan(self)
@@ -212,7 +213,7 @@ class Announced(Wait[T]):
 
 
 class Task(Wait[T]):
-    """A running story, which is also a Wait for its result."""
+    """A running coroutine, which is also a Wait for its result."""
 
     __slots__ = (
         "_coroutine",
@@ -232,7 +233,7 @@ class Task(Wait[T]):
         self._tasks, self._story, self._failed = tasks, story, failed
         self._coroutine: Coroutine[Any, Any, T] | None = None
         self.parent: Task[Any] | None = tasks.current
-        """The task that began this one, or None."""
+        """The task that started this one, or None."""
         self.waits: Wait[Any] | None = None
         """The Wait at which it stopped; None if it is ready, is running or has ended."""
         self.since: float = tasks.now
@@ -289,12 +290,12 @@ class Task(Wait[T]):
         self._come(value, error)
         if error is not None and not is_awaited and not isinstance(error, StoppedError):
             if self._failed is None:
-                raise error  # a bug, since nobody expects an error
+                raise error  # a bug, since nothing expects an error
             self._failed(error)
 
 
 class Scope:
-    """The tasks that were begun in a `with` block. At its end, the remaining ones are cancelled."""
+    """The tasks that were started in a `with` block. At its end, the remaining ones are cancelled."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -312,7 +313,7 @@ class Scope:
                 child.result()
 
     def begin(self, story: Story[T], what: str) -> Task[T]:
-        """Begin a task. Its error is raised where it is awaited, otherwise at the end of the block."""
+        """Start a task. Its error is raised where it is awaited, otherwise at the end of the block."""
         child = self._tasks.begin(story, what, lambda error: None)
         self._children.append(child)
         return child
@@ -335,7 +336,7 @@ class Tasks:
         self._most_moments = _SPARE_MOMENTS
 
     def begin(self, story: Story[T], what: str, failed: Callable[[Exception], object] | None = None) -> Task[T]:
-        """Begin a task at the next `run`. `failed` is called with the task's error if no other task awaits it."""
+        """Start a task at the next `run`. `failed` is called with the task's error if no other task awaits it."""
         task = Task(self, story, what, failed)
         self.all[task] = None
         self.ready.append(task)
@@ -359,7 +360,7 @@ class Tasks:
     # Time
 
     def at(self, moment: float) -> Moment:
-        """Wait for a moment (monotonic seconds). If it is in the past, the Wait completes in the next step."""
+        """Wait until a given time (monotonic seconds). If it is in the past, the Wait completes in the next step."""
         return Moment(self, moment)
 
     async def within(self, seconds: float, story: Story[T], what: str) -> T:
@@ -372,7 +373,7 @@ class Tasks:
             return task.result()
 
     def plan(self, moment: Moment) -> None:
-        """Schedule a moment that something awaits."""
+        """Schedule a time that something waits for."""
         if len(self._moments) >= self._most_moments:  # a task may wait with a timeout repeatedly
             for *_, each in self._moments:
                 each.is_planned = each.is_awaited
@@ -383,7 +384,7 @@ class Tasks:
         heappush(self._moments, (moment.at, next(self._numbers), moment))
 
     def tick(self, now: float) -> None:
-        """Begin a step at the time `now` (monotonic seconds), and complete the Waits for all moments up to then."""
+        """Begin a step at the time `now` (monotonic seconds), and complete the Waits for all times up to then."""
         self.now = now
         come = list[Moment]()
         while self._moments and self._moments[0][0] <= now:
@@ -395,7 +396,7 @@ class Tasks:
 
     @property
     def next_at(self) -> float:
-        """When the next step is needed (monotonic seconds); infinity if no task is ready or waits for a moment."""
+        """When the next step is needed (monotonic seconds); infinity if no task is ready or waits for a time."""
         while self._moments and not self._moments[0][2].is_awaited:
             heappop(self._moments)[2].is_planned = False
         return self.now if self.ready else self._moments[0][0] if self._moments else inf

@@ -35,7 +35,7 @@ class Timers:
         self._wake_at = None
 
     def rang(self) -> None:
-        """Note that the requested tick has arrived."""
+        """Record that the requested tick has arrived."""
         self._wake_at = None
         self._ticks += 1
 

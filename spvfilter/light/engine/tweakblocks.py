@@ -99,7 +99,7 @@ class TweakBlocks(SilentBlocks):
         if not isinstance(tweaks, list | tuple):
             raise SourceError(f"it returned {type(tweaks).__name__} instead of tweaks")
         if len(tweaks) > MAX_TWEAKS:
-            raise SourceError(f"it returned {len(tweaks):,} tweaks, but a block has at most {MAX_TWEAKS:,}")
+            raise SourceError(f"it returned {len(tweaks):,} tweaks, but a block can have at most {MAX_TWEAKS:,}")
         if not all(isinstance(each, bytes) and len(each) == _TWEAK_SIZE for each in tweaks):
             raise SourceError(f"it returned a tweak that is not {_TWEAK_SIZE} bytes long")
 

@@ -114,7 +114,7 @@ class WatchChanges:
         self._growth.advance()
 
     def disconnect_to(self, fork: int) -> None:
-        """Note that the blocks above `fork` were disconnected."""
+        """Record that the blocks above `fork` were disconnected."""
         self._reveals.disconnect_to(fork)
 
     def _grown(self, scripts: Sequence[bytes]) -> None:

@@ -176,7 +176,8 @@ def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[in
 def start_of(books: Books, keychain: Keychain) -> int:
     """Return the height at which to start searching for all scripts of a keychain.
 
-    It is the start of the wallet, or a lower height from which the keychain was searched, as its account may be older.
+    This is the height where the wallet's search starts, or a lower one if the keychain has been searched from there:
+    its account may be older than the wallet.
     """
     start, entry = books.blocks.start or 0, books.watch.table.find(EntryKind.SCRIPT, keychain.scripts(0)[0])
     ranges = () if entry == NO_ENTRY else books.blocks.ranges_of(books.entries.ids[entry])

@@ -2,7 +2,7 @@
 
 This module assembles all scripts itself; libwally derives the keys, and tweaks those of taproot outputs.
 
-A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs). A leaf is hashed
+A taproot output commits to a script tree (BIP-341 § Constructing and spending Taproot outputs). A leaf is hashed
 with its version, 0xc0, and its length. A branch is the hash of the two hashes below it, the smaller one first. The root
 hash tweaks the internal key.
 """
@@ -310,11 +310,11 @@ def _output_script(output_key: Derive) -> Derive:
 def _tree(expression: Expression, depth: int, reading: Reading) -> Tree:
     """Return a taproot tree. `depth` is the depth of its top in the whole tree."""
     if depth > _MAX_DEPTH:
-        raise fault(expression.at, f"the tree of scripts is deeper than {_MAX_DEPTH} levels")
+        raise fault(expression.at, f"the script tree is deeper than {_MAX_DEPTH} levels")
     if expression.text != TREE:
         return Leaf(_leaf(expression, reading))
     if len(expression.arguments or ()) != 2 or expression.suffix:
-        raise fault(expression.at, "expected a tree of scripts: SCRIPT or {TREE,TREE}")
+        raise fault(expression.at, "expected a script tree: SCRIPT or {TREE,TREE}")
     left, right = (_tree(each, depth + 1, reading) for each in expression.arguments or ())
     return Branch(left, right)
 

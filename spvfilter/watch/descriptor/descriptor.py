@@ -289,7 +289,9 @@ def _derived(
     except DescriptorError:
         raise
     except (ValueError, RuntimeError):
-        raise DescriptorError("a path of the descriptor cannot be derived: use the next number in it") from None
+        raise DescriptorError(
+            "one of the descriptor's paths cannot be derived: replace its number with the next one"
+        ) from None
 
 
 def _checked(descriptor: Descriptor) -> Descriptor:

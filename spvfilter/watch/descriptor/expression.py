@@ -84,7 +84,7 @@ def _opening(word: str, char: str, at: int, closed: Expression | None) -> str:
         raise fault(at, f"unexpected '{char}' after a closing bracket: expected a comma or a closing bracket")
     if char == "(":
         if not word:
-            raise fault(at, "there is no name of a function before '('")
+            raise fault(at, "expected a function name before '('")
         return word
     if word:
         raise fault(at, "'{' is not allowed within an expression: write a multipath as <0;1>, not as {0,1}")

@@ -204,8 +204,8 @@ def descriptor_of_key(text: str, network: Network) -> str:
     origin = text[: len(text) - len(key)]
     if origin and not _ORIGIN.fullmatch(origin):
         raise DescriptorError(
-            "the origin before the extended key is invalid: expected [FINGERPRINT/PATH] with 8 hex digits, without 0x"
-            " and m/"
+            "the origin before the extended key is invalid: expected [FINGERPRINT/PATH], where the fingerprint is"
+            " 8 hex digits, with no 0x or m/"
         )
     key, slash, _ = key.partition("/")
     prefix = PREFIXES[key[:4]]

@@ -54,6 +54,6 @@ class Spending:
     internal_key: bytes | None = None
     """Internal key of a taproot output, 32 bytes."""
     merkle_root: bytes | None = None
-    """Hash of the tree of scripts of a taproot output, 32 bytes."""
+    """Hash of a taproot output's script tree, 32 bytes."""
     leaves: tuple[TapLeaf, ...] = ()
     """Scripts of a taproot output, in the order of the tree."""

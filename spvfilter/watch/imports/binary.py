@@ -24,9 +24,9 @@ _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"cHNidP", "a PSBT, which is a transaction: give the wallet's descriptor"),
     (b"%PDF", "a PDF: export the descriptor as text"),
     (b"PK\x03\x04", "a ZIP archive or a spreadsheet: unpack it, or save the table as CSV"),
-    (b"\x1f\x8b", "compressed by gzip: decompress it first"),
-    (b"age-encryption.org", "encrypted by age: decrypt it first"),
-    (b"-----BEGIN PGP MESSAGE", "encrypted by PGP: decrypt it first"),
+    (b"\x1f\x8b", "compressed with gzip: decompress it first"),
+    (b"age-encryption.org", "encrypted with age: decrypt it first"),
+    (b"-----BEGIN PGP MESSAGE", "encrypted with PGP: decrypt it first"),
     (b"<!DOCTYPE", "a web page (HTML): save the text file itself"),
     (b"<html", "a web page (HTML): save the text file itself"),
 )

@@ -43,7 +43,7 @@ def read_core(data: object) -> WalletFile | None:
 
 def _descriptor(request: object, where: str, name: str | None) -> ImportedDescriptor:
     if not isinstance(request, dict):
-        raise ParameterError(f"{where} is not an object with a field desc: export the file again")
+        raise ParameterError(f'{where} is not an object with a "desc" field: export the file again')
     text = text_of(request, "desc", where)
     if (what := private_key_in(text)) is not None:
         raise ParameterError(

@@ -40,7 +40,7 @@ def read_liana(data: object) -> WalletFile | None:
     for number, each in enumerate(accounts, 1):
         where = f"account {number} of a Liana backup"
         if not isinstance(each, dict):
-            raise ParameterError(f"{where} is not an object with a field descriptor: export the file again")
+            raise ParameterError(f'{where} is not an object with a "descriptor" field: export the file again')
         text = text_of(each, "descriptor", where)
         if (what := private_key_in(text)) is not None:
             raise ParameterError(f"{where} contains {what}, which was not kept: export the wallet as watch-only")

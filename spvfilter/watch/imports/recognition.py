@@ -55,7 +55,7 @@ _TEXT_READERS: tuple[Callable[[str], WalletFile | None], ...] = (
 )
 KINDS = (
     "Bitcoin Core listdescriptors, Sparrow, Specter, Electrum, Coldcard, Wasabi, Caravan, Liana, BSMS (BIP-129), a"
-    " wallet policy (BIP-388), labels (BIP-329), External: and Internal: descriptors, or CSV"
+    " wallet policy (BIP-388), labels (BIP-329), External: and Internal: descriptors, CSV"
 )
 """The kinds of files, for error messages."""
 
@@ -83,7 +83,7 @@ def read_wallet_file(path: str | os.PathLike[str]) -> WalletFile:
     except ParameterError as error:
         raise WatchFileError(str(path), ((0, str(error)),)) from None
     if wallet is None:
-        raise WatchFileError(str(path), ((0, f"not a wallet file: expected a file of {KINDS}"),))
+        raise WatchFileError(str(path), ((0, f"not a wallet file: expected one of these kinds: {KINDS}"),))
     return wallet
 
 
@@ -139,4 +139,4 @@ def _of_json(text: str) -> WalletFile:
             return wallet.with_warning(warning_of(private)) if private else wallet
     if private:
         raise ParameterError(warning_of(private))
-    raise ParameterError(f"unknown kind of JSON: expected a file of {KINDS}")
+    raise ParameterError(f"unknown kind of JSON: expected one of these kinds of wallet file: {KINDS}")

@@ -321,7 +321,9 @@ class Block:
         reader = PayloadReader(payload)
         reader.take(HEADER_SIZE, "header")
         if not reader.count("transaction count", MAX_PAYLOAD_SIZE // MIN_TX_SIZE, MIN_TX_SIZE):
-            raise FormatError("a block contains at least its coinbase", offset=HEADER_SIZE, field="transaction count")
+            raise FormatError(
+                "a block must contain at least its coinbase", offset=HEADER_SIZE, field="transaction count"
+            )
         return cls(payload)
 
     def __bytes__(self) -> bytes:

@@ -278,7 +278,9 @@ async def test_an_oversized_shard_is_refused_at_creation(client: Redis) -> None:
 async def test_growth_ends_with_the_number_of_shards(client: Redis) -> None:
     remote = await RedisScalableBloomFilter.create(client, "f", 20, 0.01, 1_024, encode="int64", shard_size=1)
     await plant(client, 1, remote._layout.full_at(0))
-    with pytest.raises(CapacityError, match=r"its next slice would make more than 16384 shards of 1 bytes") as caught:
+    with pytest.raises(
+        CapacityError, match=r"with another slice, it would have more than 16384 shards of 1 bytes"
+    ) as caught:
         await remote.add(1)
     assert (caught.value.count, caught.value.capacity) == (19, 20)
     assert 0 < (caught.value.fp_rate or 0) < 0.01

@@ -290,7 +290,7 @@ def test_entries_that_filters_cannot_find_are_named(run: Any, filters: Path, tmp
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"filter": "00" * 20}, "the hash of the filter is not filter_hash: the line is damaged"),
+        ({"filter": "00" * 20}, "the filter does not match its filter_hash: the line is damaged"),
         ({"filter": "zz"}, '"filter" is not hex'),
         ({"filter": 5}, 'not an object with "block" and "filter"'),
         ({"block": "22"}, "hex"),

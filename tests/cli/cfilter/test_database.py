@@ -139,7 +139,7 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
     ("change", "said"),
     [
         (lambda line: tampered(line), "the filter of block 6 {block} does not match its filter header"),
-        (lambda line: {**line, "filter": "00"}, "the hash of the filter is not filter_hash: the line is damaged"),
+        (lambda line: {**line, "filter": "00"}, "the filter does not match its filter_hash: the line is damaged"),
         (
             lambda line: {**line, "filter_header": "11" * 32},
             "the filter header of block {block} does not follow from the previous one",
@@ -193,7 +193,7 @@ def test_stale_blocks_are_named_and_set_the_exit_code(
 def test_filters_of_another_chain_cause_one_error(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     foreign = [{**tampered(lines[6]), "block": f"{number:02}" * 32} for number in range(22, 44)]
     ran = run("cfilter", "import", file(foreign), "--db", db, *NETWORK)
-    advice = f"such as {'22' * 32}: give a file of the same chain, or a different database"
+    advice = f"such as {'22' * 32}: give a file from the same chain, or a different database"
     said = f"spvfilter: all 22 filters belong to blocks that are not on the best chain of {db}, {advice}\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 

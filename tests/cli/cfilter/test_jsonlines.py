@@ -86,7 +86,7 @@ def test_other_forms_of_json_are_read(tmp_path: Path, change: object, same: bool
 @pytest.mark.parametrize(
     ("find", "put", "message"),
     [
-        (b'"filter":"01abcd"', b'"filter":"01abce"', "the hash of the filter is not filter_hash: the line is damaged"),
+        (b'"filter":"01abcd"', b'"filter":"01abce"', "the filter does not match its filter_hash: the line is damaged"),
         (b'"filter":"01abcd"', b'"filter":"01abc"', '"filter" is not hex'),
         (b'"filter":"01abcd"', b'"filter":"01abcx"', '"filter" is not hex'),
         (b'"filter":"01abcd"', b'"filter":7', 'not an object with "block" and "filter"'),

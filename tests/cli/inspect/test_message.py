@@ -84,7 +84,7 @@ def test_a_merkleblock_is_shown_with_its_proof(run: Any) -> None:
     assert "transactions  2, an unproven claim of the sender\n" in out
     assert f"1 transaction proved\n  position  txid\n         1  {TXIDS[1][::-1].hex()}\n" in out
     broken = bytes(PROOF)[:80] + b"\0\0\0\0" + bytes(PROOF)[84:]
-    assert "no: a block has at least one transaction\n" in run("inspect", broken.hex(), *TABLE).out
+    assert "no: a block must have at least one transaction\n" in run("inspect", broken.hex(), *TABLE).out
 
 
 def test_a_proof_through_a_possible_transaction_is_ambiguous(run: Any) -> None:

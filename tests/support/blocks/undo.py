@@ -86,7 +86,7 @@ def undo_of(spent: Sequence[Sequence[Spent]]) -> bytes:
 
 
 def record_of(raw: bytes, undo: bytes) -> bytes:
-    """The undo with its check for that block."""
+    """The undo record of that block, with its checksum."""
     return undo + sha256d(raw[4:36] + undo)
 
 

@@ -412,7 +412,7 @@ def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
 
 FAULTS: dict[str, tuple[object, str]] = {
     "not JSON": ('{"descriptors": [', "damaged at line 1, character 18"),
-    "unknown JSON": ({"a": 1}, "unknown kind of JSON: expected a file of Bitcoin Core"),
+    "unknown JSON": ({"a": 1}, "unknown kind of JSON: expected one of these kinds of wallet file: Bitcoin Core"),
     "empty list": ([], "unknown kind of JSON"),
     "too deep": ("[" * 100_000, "nested too deeply"),
     "no number": ('{"a": NaN}', "an invalid number"),
@@ -535,8 +535,8 @@ def test_malformed_file_has_its_own_message(kind: str, tmp_path: Path) -> None:
         (b"cHNidP8BAHEC", "a PSBT"),
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3", "a PDF"),
         (b"PK\x03\x04" + bytes(100), "a ZIP archive or a spreadsheet"),
-        (b"age-encryption.org/v1\n", "encrypted by age"),
-        (b"-----BEGIN PGP MESSAGE-----\n", "encrypted by PGP"),
+        (b"age-encryption.org/v1\n", "encrypted with age"),
+        (b"-----BEGIN PGP MESSAGE-----\n", "encrypted with PGP"),
         (b"<!DOCTYPE html>\n", "a web page (HTML)"),
     ],
     ids=range(14),
@@ -553,7 +553,7 @@ def test_file_without_entries_gets_one_message(tmp_path: Path) -> None:
         assert message.startswith("this file contains no watch list entry. Expected one address or")
         assert "zebra" not in message
     assert "seed phrase" in refused(tmp_path, f"{PHRASE}\n{PHRASE}\n")
-    with pytest.raises(WatchFileError, match="not a wallet file: expected a file of Bitcoin Core"):
+    with pytest.raises(WatchFileError, match="not a wallet file: expected one of these kinds: Bitcoin Core"):
         read(tmp_path, f"{ADDRESS}\n")
 
 

@@ -140,7 +140,7 @@ def test_an_announcement_of_compact_blocks_is_a_boolean() -> None:
 
 
 def test_a_block_without_transactions_is_refused() -> None:
-    with pytest.raises(MessageError, match="transaction count at byte 80: a block contains at least its coinbase"):
+    with pytest.raises(MessageError, match="transaction count at byte 80: a block must contain at least its coinbase"):
         parse_message("block", bytes(81 + 60))
 
 

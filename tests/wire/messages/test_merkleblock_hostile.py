@@ -213,11 +213,11 @@ def test_more_hashes_than_transactions_are_refused_early() -> None:
 @pytest.mark.parametrize(
     ("lie", "flaw", "said"),
     [
-        (lambda p: (0, p.hashes, p.flags), Flaw.NO_TRANSACTIONS, "at least one transaction"),
+        (lambda p: (0, p.hashes, p.flags), Flaw.NO_TRANSACTIONS, "a block must have at least one transaction"),
         (
             lambda p: (16_667, p.hashes, p.flags),
             Flaw.TOO_MANY_TRANSACTIONS,
-            "a block has at most 16666 transactions, not 16667",
+            "a block can have at most 16666 transactions, not 16667",
         ),
         (lambda p: (2**32 - 1, p.hashes, p.flags), Flaw.TOO_MANY_TRANSACTIONS, "not 4294967295"),
         (

@@ -100,7 +100,7 @@ uint8_t *spv_take_buffer(spv_read_buffer *buffer, size_t size) {
     unsigned user = atomic_load(&buffer->user);
     do {
         if (user == mine) {
-            PyErr_SetString(PyExc_BufferError, "another thread uses this buffer");
+            PyErr_SetString(PyExc_BufferError, "another thread is using this buffer");
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&buffer->user, &user, mine));

@@ -190,10 +190,10 @@ spv_status spv_extract_matches(const spv_partial_tree *tree, const uint8_t root[
     proof->count = 0;
     proof->ambiguous = false;
     if (!total)
-        return REFUSE(error, "no transactions", "a block has at least one transaction");
+        return REFUSE(error, "no transactions", "a block must have at least one transaction");
     if (total > SPV_MAX_BLOCK_TRANSACTIONS)
         return REFUSE(
-            error, "too many transactions for a block", "a block has at most %d transactions, not %u", SPV_MAX_BLOCK_TRANSACTIONS, total
+            error, "too many transactions for a block", "a block can have at most %d transactions, not %u", SPV_MAX_BLOCK_TRANSACTIONS, total
         );
     if (tree->count > total)
         return REFUSE(error, "more hashes than transactions", "the number of hashes (%zu) exceeds the number of transactions (%u)", tree->count, total);

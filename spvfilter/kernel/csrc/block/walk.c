@@ -91,7 +91,7 @@ spv_status spv_block_start(const uint8_t *raw, size_t size, size_t *at, uint32_t
     if (SPV_UNLIKELY(status))
         return status;
     if (SPV_UNLIKELY(!count))
-        return spv_refuse(error, SPV_HEADER_SIZE, "transaction count", "a block contains at least its coinbase");
+        return spv_refuse(error, SPV_HEADER_SIZE, "transaction count", "a block must contain at least its coinbase");
     *transactions = (uint32_t)count;
     return SPV_OK;
 }

@@ -236,8 +236,8 @@
     "\n" \
     "Like `sound_frames`, but return successive cfilter messages with basic filters as one item.\n" \
     "\n" \
-    "The item is a pair: a list with the block hash and the filter of each message, and the number of bytes of these\n" \
-    "messages.\n" \
+    "The item is a pair: a list with the block hash and the filter of each message, and the total size of these messages\n" \
+    "in bytes.\n" \
     "\n" \
     "A cfilter message is an item of its own if its filter type differs or its payload is malformed (BIP-157 § cfilter).\n" \
     "\n" \
@@ -661,7 +661,7 @@
     "spent_coins($module, undo, /)\n" \
     "--\n" \
     "\n" \
-    "Return the coins in an undo record without its check.\n" \
+    "Return the coins in an undo record. The record must not include its checksum.\n" \
     "\n" \
     "The result contains a list for each transaction except the coinbase, with the coins of its inputs in order. Raises\n" \
     "UndoError if the record is truncated or has trailing bytes, if a number, count or amount is out of range, or if a\n" \

@@ -18,7 +18,7 @@
     "add($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Set the bits of a key, and return True if the key was new, that is, if one of its bits was not set before.\n" \
+    "Set the bits of a key, and return True if the key was new, that is, if any of its bits was not set before.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, CapacityError if there is no room."
@@ -140,7 +140,7 @@
     "add($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Increment the counters of a key, and return True if the key was new, that is, if one of its counters was 0.\n" \
+    "Increment the counters of a key, and return True if the key was new, that is, if any of its counters was 0.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, CapacityError if there is no room."
@@ -255,7 +255,7 @@
     "- `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.\n" \
     "- `buffer` contains the fingerprints, little endian, and is used in place, not copied.\n" \
     "\n" \
-    "Raises ParameterError for a number out of range, a different family, a key that is not 16 bytes long, or a buffer of\n" \
+    "Raises ParameterError for a number out of range, any other family, a key that is not 16 bytes long, or a buffer of\n" \
     "the wrong size."
 #define SPV_DOC_FuseCore_fingerprint_bits \
     "Number of bits in a fingerprint: 8, 16 or 32."
@@ -532,7 +532,7 @@
     "    raw: The block.\n" \
     "    found: Table that collects the coins of a run of blocks until they are learned. Spends of its coins are\n" \
     "        included, and the coins of this block are added to it.\n" \
-    "    undo: The block's undo record with its check, or None.\n" \
+    "    undo: The block's undo record with its checksum, or None.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The block is malformed, pays more than 21 million coins, or has a matching transaction twice\n" \
@@ -576,7 +576,7 @@
     "Raises:\n" \
     "    ParameterError: A place is invalid, or the number of undo records is not the number of places. Nothing was\n" \
     "        read.\n" \
-    "    BufferError: Another thread uses the buffer."
+    "    BufferError: Another thread is using the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \
