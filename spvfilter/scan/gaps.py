@@ -162,9 +162,9 @@ def joined(ranges: Iterable[Heights]) -> list[Heights]:
 
 
 def gaps_between(found: list[Heights], to_height: int | None = None, from_height: int | None = None) -> list[Heights]:
-    """Return the heights that the joined ranges `found` lack between `from_height` and `to_height`.
+    """Return the heights between `from_height` and `to_height` that are missing from `found`, a list of joined ranges.
 
-    If a limit is None, the first or last found height takes its place.
+    If a limit is None, the first or last height in `found` takes its place.
 
     The genesis block never counts as missing, because its coin cannot be spent.
     """

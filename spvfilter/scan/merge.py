@@ -120,7 +120,7 @@ def _pieces(blocks: Iterable[BlockHits]) -> Iterator[list[BlockHits]]:
 
 
 def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int = 1) -> EntryTotals:
-    """Write an output of lines with several threads, and return the totals for each entry.
+    """Write the hits of all parts as CSV or JSON lines, using `jobs` threads, and return the totals for each entry.
 
     Raises OSError if a file cannot be read or written, and SourceError if a part is damaged.
     """

@@ -428,7 +428,10 @@ class Windows:
             self._due.add(keychain.name)
 
     def reach(self, keychain: Keychain, end: int) -> None:
-        """Make a window grow at least to `end`, without revealing anything. Raises errors as `Keychain.reach` does."""
+        """Make the next `grow` extend a window to at least `end`, without revealing anything.
+
+        Raises the same errors as `Keychain.reach`.
+        """
         keychain.reach(end)
         if keychain.end < keychain.required:
             self._due.add(keychain.name)

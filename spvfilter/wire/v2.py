@@ -229,7 +229,7 @@ class V2Stream:
     # Sending
 
     def prompt(self) -> None:
-        """Add a line end to the garbage, so that a server for another protocol answers."""
+        """Add a blank line to the garbage, so that a server for another protocol answers."""
         line_end = b"\r\n\r\n"
         if self._awaited is _Awaited.KEY and len(self._garbage) + len(line_end) <= MAX_GARBAGE:
             sent = self._garbage_sent

@@ -111,7 +111,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
     def _same_shape(self, other: object, /) -> None:
         if isinstance(other, TypedBlockFilter) and self._kind != other._kind:
-            raise MismatchError(f"the filters differ in keys: {self._kind} and {other._kind}")
+            raise MismatchError(f"the filters have different types of keys: {self._kind} and {other._kind}")
         super()._same_shape(other)  # type: ignore[arg-type]
 
     def add(self, key: object, /) -> bool:

@@ -351,7 +351,7 @@ class PeerPool:
         return True
 
     def settle(self, service: int, now: Instant, is_behind: Callable[[Peer], bool] = lambda peer: False) -> None:
-        """Drop a named peer if one is beyond the limit and the latest one is ready.
+        """Drop a named peer if there are more of them than the limit allows, and the newest is ready.
 
         Peers that lack a service, or that are behind the best chain, are dropped first.
         """

@@ -348,7 +348,7 @@ class Tasks:
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """Context manager that defers cancellation of the running task to the end of the block, which may write."""
+        """Context manager that defers cancellation of the running task until the end of its `with` block."""
         assert self.current is not None
         task = self.current
         task.shields += 1

@@ -83,7 +83,7 @@ class Verdicts:
         return peer in self._cases
 
     def lacks_block(self, peer: Peer) -> bool:
-        """True if a filter of this peer cannot be judged yet, because no prompt peer has the block."""
+        """True if a filter of this peer cannot be judged yet, because no peer that answers promptly has the block."""
         case = self._cases.get(peer)
         return case is not None and not case.block.is_done and not self._blocks.is_to_be_had(case.height, at_once=True)
 

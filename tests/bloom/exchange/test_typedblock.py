@@ -119,9 +119,9 @@ def test_copies_keep_the_type_of_keys(kind: TypedKeys, tmp_path: Path) -> None:
 def test_filters_of_other_keys_are_not_equal_and_not_united() -> None:
     date_, float_ = TypedBlockFilter(10, 0.01, keys="date"), TypedBlockFilter(10, 0.01, keys="float")
     assert date_ != float_
-    with pytest.raises(MismatchError, match="the filters differ in keys: date and float"):
+    with pytest.raises(MismatchError, match="the filters have different types of keys: date and float"):
         _ = date_ | float_
-    with pytest.raises(MismatchError, match="the filters differ in keys: date and float"):
+    with pytest.raises(MismatchError, match="the filters have different types of keys: date and float"):
         date_ |= float_
 
 
