@@ -207,7 +207,7 @@ def test_versions_and_lengths_of_addresses_follow_the_bip() -> None:
     assert str(SilentAddress(keys[:33], keys[33:], REGTEST)).startswith("tsp1q")
     for text, message in (
         (encoded(0, keys + b"\0"), "needs 66 bytes, not 67"),
-        (encoded(1, keys[:-1]), "needs 66 bytes, not 65"),
+        (encoded(1, keys[:-1]), "needs at least 66 bytes, not 65"),
         (encoded(31, keys), "version 31"),
         (encoded(0, b"\x04" + keys[1:]), "two compressed public keys"),
         (encoded(0, keys, "bc"), "not a silent payment address"),
