@@ -61,7 +61,8 @@ class WalletStore(Views):
         """
         file = Path(path)
         if not file.is_file():
-            raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: not a file")
+            lacking = f"there is no database at {file}: create one with LightClient or spvfilter watch --db {file}"
+            raise StoreError(f"{file}: not a file" if file.exists() else lacking)
         with translated(file):
             name = f"{file.absolute().as_uri()}?mode=ro"
             db = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)

@@ -83,7 +83,7 @@ def test_the_picture_is_a_png_file(run: Any, tmp_path: Path) -> None:
     [
         ((), "nothing to report on: give an ADDRESS, --watch FILE or --db FILE"),
         (("--db", "x.db", ADDRESS), "--db cannot be combined with ADDRESS and --watch"),
-        (("--db", "missing.db"), "there is no such file"),
+        (("--db", "missing.db"), "there is no database at missing.db"),
         ((ADDRESS, "--restarts", "0"), "expected a whole number from 1 to 1000"),
         ((ADDRESS, "--added", "0"), "expected a whole number from 1 to 1000000"),
         ((ADDRESS, "--probes", "1000000001"), "expected a whole number from 0 to 1000000000"),

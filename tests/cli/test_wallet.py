@@ -220,10 +220,11 @@ def test_invalid_arguments_are_named(arguments: list[str], said: str, run: Any, 
 
 
 def test_a_file_that_is_not_there_is_named(run: Any, tmp_path: Path) -> None:
-    assert run("wallet", "balance", "--db", tmp_path / "none.db") == (
+    path = tmp_path / "none.db"
+    assert run("wallet", "balance", "--db", path) == (
         2,
         "",
-        f"spvfilter: {tmp_path / 'none.db'}: there is no such file\n",
+        f"spvfilter: there is no database at {path}: create one with LightClient or spvfilter watch --db {path}\n",
     )
 
 
