@@ -1140,7 +1140,7 @@ class LightClient:
         return self._searched_from(running, await running.ask(Rescan(start)))
 
     def _searched_from(self, running: Running, first: object) -> int:
-        """Return the first height to search. If there is no database, the next run also begins there."""
+        """Return the first height to search. Without a database, the next run also starts there."""
         assert isinstance(first, int)
         begun, given = running.engine.books.blocks.start, self._options.from_height
         lowest = given if self._options.birthday is None or begun is None else begun

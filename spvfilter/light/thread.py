@@ -117,7 +117,7 @@ class ClientThread:
     # In other threads
 
     def enter(self) -> None:
-        """Start the thread and wait until the client is entered. Raises the errors that entering raises."""
+        """Start the thread and wait until the client is running. Raises the same errors as entering the client."""
         try:
             self._thread.start()
             atexit.register(self._exit)

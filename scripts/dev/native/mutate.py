@@ -37,7 +37,7 @@ HOME = programs.ROOT / "build/mutate"
 TREE = HOME / "tree"
 CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
-# A folder with a link to the package of the tree. tests/support/project/installed.py uses no package beside the tests.
+# A folder with a link to the package of the tree. tests/support/project/installed.py ignores one next to the tests.
 INSTALLED = HOME / "installed"
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
