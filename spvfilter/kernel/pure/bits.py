@@ -53,11 +53,16 @@ class BitCore(Hashed):
         return self._set(self._positions(self._encode(key)))
 
     def _set(self, cells: Iterable[int]) -> bool:
-        view, new = self._writable(), False
         if self._room is not None:
             cells = list(cells)
             if self._room <= 0 and not self._all_set(cells):
+                self._writable()
                 self._ask_for_room()
+        return self._set_bits(cells)
+
+    def _set_bits(self, cells: Iterable[int]) -> bool:
+        """Set bits for which there is room, and return True if any was not set before."""
+        view, new = self._writable(), False
         for at in cells:
             byte, mask = at >> 3, _MASKS[at & 7]
             before = view[byte]

@@ -87,7 +87,7 @@ class SeriesCore:
             cells = list(last._positions(data))
             last._writable()
             if last.room is None or last.room > 0 or last._all_set(cells):
-                return last._set(cells)
+                return last._set_bits(cells)  # another thread may have taken the room meanwhile: one key too many
             self._make_room()
             room = self._slices[-1].room
             tries += room is not None and room <= 0
