@@ -42,7 +42,7 @@ class AccountStream(EventStream):
         self._is_removed = False
 
     async def __anext__(self) -> WalletEvent:
-        """Wait for the next event. The iteration ends when the client is left, or the account is removed."""
+        """Wait for the next event. The iteration ends when the client is closed or the account is removed."""
         hub = self._hub
         while True:
             changed, read = hub.changed, self._read

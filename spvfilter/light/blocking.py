@@ -91,7 +91,10 @@ def _iterates(
 
 
 class _Reads(Generic[T]):
-    """A property of LightClient that is read in the client's thread. `at_any_time` allows it even without a run."""
+    """A property of LightClient that is read in the client's thread.
+
+    If `at_any_time` is True, it can also be read when the client is not running.
+    """
 
     def __init__(self, of: Callable[[LightClient], T], *, at_any_time: bool = False) -> None:
         self._at_any_time = at_any_time
@@ -176,7 +179,7 @@ class SyncLightClient:
 
             events = client.events()
             with client.timeout(10):
-                event = next(events)  # a later call yields an event that arrives too late
+                event = next(events)  # an event that arrives after the limit is yielded by a later call
 
         A call that takes longer is cancelled and raises TimeoutError. In nested blocks, the earliest limit applies.
 
@@ -310,7 +313,7 @@ class EventIterator(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Wait for the next event. The iteration ends when the client has been left."""
+        """Wait for the next event. The iteration ends when the client's `with` block has ended."""
         with suppress(IndexError):  # it is empty: another thread may just have taken the last event
             return self._kept.popleft()
         try:

@@ -20,7 +20,7 @@ from spvfilter.wire.transport import V2Policy, check_installed, is_installed
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _EARLIEST_DATE_S = 14 * 3_600
-"""Number of seconds by which a date begins earlier in the easternmost time zone than in UTC."""
+"""How many seconds earlier a date begins in the easternmost time zone than in UTC."""
 _MAX_HEIGHT = 0xFFFFFFFF  # our choice: at one block every ten minutes, the chain gets there in 81,000 years
 
 
@@ -28,14 +28,14 @@ _MOST_PENDING = {"max_pending_matches": 1_000_000, "max_pending_bytes": 1_000_00
 
 
 def check_most(name: str, value: int) -> int:
-    """Return the value of an option that limits foreign unconfirmed transactions. Raises ParameterError."""
+    """Check an option that limits foreign unconfirmed transactions, and return its value. Raises ParameterError."""
     if not _is_whole(value) or not 1 <= value <= _MOST_PENDING[name]:
         raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_PENDING[name]:,}, not {value!r}")
     return value
 
 
 def check_groups(number: int) -> int:
-    """Return the number of network groups that must announce a transaction. Raises ParameterError."""
+    """Check the number of network groups that must announce a transaction, and return it. Raises ParameterError."""
     if not _is_whole(number) or not 1 <= number <= 2:
         raise ParameterError(f"mempool_groups must be 1 or 2, not {number!r}")
     return number

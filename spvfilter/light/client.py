@@ -303,8 +303,9 @@ class LightClient:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
                 The stream yields the events after it, including those from earlier runs. By default, it continues after
                 the last event that any stream without `since` yielded in this run.
-            account: Only events about this account's matches, blocks and starts of runs, all of which have numbers. By
-                default, such a stream starts with this run. It ends when the account is removed.
+            account: Name of an account. The stream then yields only wallet events about this account's matches, about
+                blocks, and about starts of runs. By default, it starts with this run. It ends when the account is
+                removed.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
@@ -527,7 +528,7 @@ class LightClient:
 
     @property
     def observed_fp_rate(self) -> float:
-        """Share of other people's transactions in this run's blocks that matched the filter; 0.0 before any block.
+        """Share of other people's transactions in this run's blocks that the filter matched; 0.0 before any block.
 
         A transaction has about a dozen elements, each of which matches by chance with probability `fp_rate`. Raises
         NotRunningError if the client is not running.
@@ -793,9 +794,9 @@ class LightClient:
         The method returns once the account is in the database. Blocks that were already searched are searched again for
         its new scripts, and `Synced` follows.
 
-        A source that is already watched without an account moves into this one along with its payments, without an
-        event. If the account already has all sources, only skipped blocks are searched. With `extend=True`, you can add
-        addresses.
+        A source that is already watched, but belongs to no account, moves into this account along with its payments. No
+        event reports this. If the account already has all sources, only skipped blocks are searched. With
+        `extend=True`, you can add addresses.
 
         Args:
             name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode form NFC.

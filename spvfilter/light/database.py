@@ -25,7 +25,9 @@ _MAX_TOGETHER = 200
 _INTERVAL_S = 0.05
 """Seconds between the starts of two transactions if no task is waiting for the second."""
 _MAX_GATHERED = 8
-"""Largest number of commits that wait for this interval. With twice as many, the engine requests no more headers."""
+"""Number of waiting commits that start a transaction before the interval is over.
+
+With twice as many, the engine requests no more headers."""
 
 
 class _Mark(NamedTuple):

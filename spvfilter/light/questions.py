@@ -1,4 +1,4 @@
-"""Makes methods of the client that call those of `Views`, with the same names, parameters and docstrings."""
+"""Builds methods of the client that call the methods of `Views` with the same names, parameters and docstrings."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.fields import printable
 
 _MANY = 8
-"""Failed attempts after which the absence of peers is logged, even if another attempt is in progress (our choice)."""
+"""Number of failed attempts after which the lack of peers is logged, even during another attempt (our choice)."""
 _MOST_SAID = 1_000
 """Number of warnings that are kept in memory, so that none of them is logged again (our choice)."""
 _PROGRESS_S = 60.0
@@ -109,7 +109,7 @@ class RunLog:
         self._last_end: _End | None = None
         """The last end of a connection in the current step."""
         self._is_out_told = False
-        """True if the absence of peers was logged."""
+        """True if the lack of peers was logged."""
         self._out_since = now.monotonic
         """When the last peer left (monotonic seconds)."""
         self._said: set[tuple[str, str]] = set()

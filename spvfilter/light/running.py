@@ -1,4 +1,4 @@
-"""Running: one run of a light client, from entering to leaving, with its engine, sockets, database and timers."""
+"""Running: one run of a light client, from start to stop, with its engine, sockets, database and timers."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWar
 from spvfilter.wallet.events import WalletEvent
 
 MAX_HELD = 1_000
-"""Number of events that are kept in memory, the latest ones (our choice)."""
+"""Number of the latest events that are kept in memory (our choice)."""
 PAGE = 500
 """Number of events that a stream reads from the database at a time."""
 _MAX_ALIKE = 100
 """Number of older unnumbered events of each kind that are kept in memory (our choice)."""
 _ONE = (PeerChanged, Progress, Synced)
-"""Kinds of events of which only the last of the older events is kept."""
+"""Kinds of events of which only the latest is kept among the older events."""
 
 Load = Callable[[int, int], Awaitable[list[WalletEvent]]]
 """A function that returns up to n events from the database after a given number."""
@@ -211,7 +211,7 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
-        """Wait for the next event. The iteration ends when the client has been left."""
+        """Wait for the next event. The iteration ends when the client's `async with` block has ended."""
         hub = self._hub
         while True:
             changed, at, gone = hub.changed, self._at, hub.gone

@@ -132,14 +132,14 @@ class ClientThread:
     def leave(self) -> None:
         """Leave the client and wait until the thread has ended. Does nothing in a forked child.
 
-        An interruption is raised only after that. A second interruption is raised immediately, and the thread ends by
-        itself. Also raises the errors that leaving raises.
+        If Ctrl-C interrupts the wait, KeyboardInterrupt is raised only once the thread has ended. A second Ctrl-C
+        raises it immediately, and the thread ends on its own. Errors from leaving the client are raised as well.
         """
         if self.is_here:
             self._end()
 
     def _end(self, *, force: bool = False) -> None:
-        """End the thread; `force` also ends it while the client is being entered."""
+        """End the thread. With `force`, it ends even while the client is being entered."""
         interruption = self._tell(force=force)
         while self._thread.is_alive():
             try:
@@ -155,7 +155,7 @@ class ClientThread:
             raise self._error
 
     def _tell(self, *, force: bool) -> BaseException | None:
-        """Tell the thread to end. Returns an interruption that arrived in the meantime, or None."""
+        """Tell the thread to end. Returns an exception that interrupted this, such as KeyboardInterrupt, or None."""
         interruption: BaseException | None = None
         while True:
             try:
@@ -171,7 +171,7 @@ class ClientThread:
                 interruption = error
 
     def _exit(self) -> None:
-        """Stop silently when the interpreter exits, if the client was never left.
+        """Stop silently when the interpreter exits without leaving the client.
 
         The database stays consistent, as after a power failure.
         """

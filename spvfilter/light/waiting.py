@@ -60,7 +60,7 @@ async def wait_confirmed(running: Running, txid: bytes | str, confirmations: int
 
 
 def _has_ended(running: Running, entry: HistoryEntry, confirmations: int) -> bool:
-    """Return True if a transaction has ended, or if a conflicting one has that many confirmations."""
+    """Return True if a transaction has ended, or if a conflicting one has at least `confirmations` confirmations."""
     if entry.status is not TxStatus.CONFLICTED:
         return entry.status in (TxStatus.ABANDONED, TxStatus.EXPIRED, TxStatus.REFUSED)
     chain = running.engine.chain

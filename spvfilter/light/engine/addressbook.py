@@ -78,7 +78,7 @@ class _Table:
             del self._buckets[bucket]
 
     def buckets(self) -> list[Collection[str]]:
-        """Return the addresses of each bucket that is not empty. They change with the table."""
+        """Return the addresses of each bucket that is not empty, as views that change with the table."""
         return [bucket.values() for bucket in self._buckets.values()]
 
     def slots(self) -> dict[Slot, str]:
@@ -206,8 +206,8 @@ class AddressBook:
     def attempted(self, address: str, now: float) -> None:
         """Record an attempt to connect. It counts as a failure until it succeeds.
 
-        Between two successful connections to any address, only one failure of an address counts, because this machine
-        may be offline.
+        An address is charged with at most one failure until the next successful connection to any address, because this
+        machine may be offline.
         """
         known = self.entries.get(address)
         if known is None:
@@ -269,7 +269,7 @@ class AddressBook:
     # Test before evict
 
     def to_test(self) -> str | None:
-        """Return a tried address to test with a connection, because another one is waiting for its place, or None."""
+        """Return a tried address to test by connecting to it, or None. Another address is waiting for its place."""
         for address in self.rivals:
             return self.tried.get(self._slot(self.entries[address]._replace(tried=True)))
         return None
@@ -346,7 +346,7 @@ class _Left:
         self._wanted = wanted
 
     def draw(self, random: random.Random) -> list[KnownAddress] | None:
-        """Return a random bucket that contains an address of this kind, or None."""
+        """Return the wanted addresses in a random bucket that contains any, or None if no bucket does."""
         while self._buckets:
             number = random.randrange(len(self._buckets))
             bucket = self._buckets[number]

@@ -462,7 +462,7 @@ class Discovery:
         self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
 
     def _is_dialled(self, address: str) -> bool:
-        """True if the client may connect to an address. A hidden service from an earlier run may now lack a proxy."""
+        """True if the client may connect to an address. A hidden service from an earlier run still needs a proxy."""
         return self._options.reach is Reach.PROXIED or not host_of(address).endswith((".onion", ".i2p"))
 
     def _is_reachable(self, host: str, net: int) -> bool:
@@ -522,7 +522,7 @@ def discovering(options: Options, chain: HeaderChain, saved: Saved, random: rand
 
 
 def _is_line(error: Exception) -> bool:
-    """True if a connection ended without an explanation, so that the line may be at fault instead of the peer."""
+    """True if a connection ended without an explanation, so the network rather than the peer may be at fault."""
     return isinstance(error, OSError) or (
         isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT)
     )

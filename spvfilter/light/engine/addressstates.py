@@ -28,7 +28,7 @@ class AddressState:
     chances: int = 0
     """Number of chances that the address has had since it was last useful."""
     banned_until: float = 0.0
-    """Unix time."""
+    """End of the latest ban (Unix time)."""
     was_tried: bool = False
     """True if the engine has tried to connect to the address in this run."""
     services: int | None = None

@@ -65,7 +65,7 @@ class BlockRequests:
             wanted.then.append(then)
 
     def forget(self, block_hash: bytes, then: Callable[[bytes], None]) -> None:
-        """Cancel one call for a block. If no other call is waiting for the block, the block is cancelled as well."""
+        """Stop waiting for a block for one caller. If no other caller wants the block, it is no longer requested."""
         wanted = self._wanted.get(block_hash)
         if wanted is not None and then in wanted.then:
             wanted.then.remove(then)
@@ -93,7 +93,7 @@ class BlockRequests:
         return chain.time_at(chain.height) - chain.time_at(height) > HISTORICAL_S
 
     def disconnect_to(self, height: int) -> None:
-        """Cancel blocks above a height, because they were disconnected or are to be searched again."""
+        """Cancel the requests for blocks above a height, which were disconnected or are to be searched again."""
         for block_hash in [block_hash for block_hash, wanted in self._wanted.items() if wanted.height > height]:
             del self._wanted[block_hash]
 
@@ -228,7 +228,7 @@ class BlockRequests:
 def _examined(
     raw: bytes, network: Network, height: int | None, *, must_have_witness: bool
 ) -> Exception | BlockFeeRate | None:
-    """Return what is wrong with a block. If nothing is, return its average fee rate if `height` is given, or None."""
+    """Return what is wrong with a block, otherwise its average fee rate. Without `height`, the rate is None."""
     flaw = _flaw(raw, must_have_witness)
     return flaw if flaw is not None or height is None else block_fee_rate(raw, network, height)
 

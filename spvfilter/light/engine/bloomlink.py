@@ -1,4 +1,4 @@
-"""Requests for filtered blocks to one peer, in flights, and checks of its answers (BIP-37).
+"""Requests to one peer for filtered blocks, sent in flights, and the checks of its answers (BIP-37).
 
 A flight is a getdata for many blocks, followed by a ping. The pong means that the peer has answered the whole getdata,
 so a missing block will not arrive later.
@@ -105,7 +105,7 @@ class BloomLink:
         self.loading += 1
 
     def announced(self, tx_hashes: Collection[bytes]) -> None:
-        """Record that the peer has matched transactions (txid or wtxid), which are now requested."""
+        """Record that the peer has announced matching transactions (txids or wtxids), which are now requested."""
         self.unanswered.update(tx_hashes)
         if self.loading:
             self._of_another.update(tx_hashes)

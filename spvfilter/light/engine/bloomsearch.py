@@ -141,8 +141,8 @@ class BloomSearch:
     def is_comparing(self) -> bool:
         """True if a peer that usually answers promptly has not yet answered for a recorded block.
 
-        A peer may be asked for many parts, so the engine waits `answer_s` after the last recorded block. It waits
-        longer only for a second network group in some part of this search.
+        A peer may be asked for many parts, so the engine waits for `answer_s` after the last recorded block. It waits
+        longer only for a part that fewer than two network groups have answered.
         """
         now, answer_s = self._context.now.monotonic, self._context.options.timeouts.answer_s
         may_wait = self._recorded_at is None or now - self._recorded_at < answer_s
@@ -205,7 +205,7 @@ class BloomSearch:
         return min((at for at in due if at > now), default=inf)
 
     def _reload_at(self, link: BloomLink) -> float:
-        """Return when a peer's answers may next cause a reload: at any time for blocks, rarely for the mempool."""
+        """Return when a peer's answers may next cause a reload: at any time below the tip, but rarely at the tip."""
         is_at_tip = self._context.books.cursor >= self._context.chain.height
         return link.may_reload_at if is_at_tip else 0.0
 

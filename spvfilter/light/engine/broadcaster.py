@@ -7,9 +7,9 @@ is relaying it. A peer that announces a child also has the transaction.
 The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, one
 announcement a day is enough.
 
-The broadcaster asks a peer that requested a transaction whether the peer has it: every 1.5 s, every 0.5 s while a call
-waits, and after each round of announcements. Core answers notfound for an accepted transaction until its next round of
-announcements to us (Poisson, mean 5 s).
+The broadcaster asks a peer that requested a transaction whether the peer has it: every 1.5 s (0.5 s while a call is
+waiting), and after each round of announcements. Core answers notfound for an accepted transaction until its next round
+of announcements to us (Poisson, mean 5 s).
 
 A false rejection would free coins that are spent. A peer that still lacks the transaction has rejected it in these
 cases:
@@ -51,15 +51,15 @@ from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
 MAX_SERVED = 1_000
-"""Number of announced transactions that a peer may request, the latest ones (our choice)."""
+"""Number of the latest announced transactions that a peer may request (our choice)."""
 MAX_PEERS_TOLD = 1_000
-"""Number of peers whose reactions to a transaction are kept in memory, the latest ones (our choice)."""
+"""Number of the latest peers whose reactions to a transaction are kept in memory (our choice)."""
 MAX_CHILDREN = 1_000
 """Number of txids and wtxids to keep for foreign children of the wallet's transactions (our choice)."""
 MAX_ANNOUNCED = 200
 """Largest number of transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0
-"""Longest delay before the first announcement to a peer, which in the meantime can announce it first (our choice)."""
+"""Longest delay before a transaction is announced to a peer, which can announce it first in that time (our choice)."""
 REBROADCAST_S = (600.0, 900.0)
 """Seconds between announcements until the network relays a transaction (Core ReattemptInitialBroadcast)."""
 DAILY_S = (43_200.0, 129_600.0)
@@ -69,16 +69,16 @@ ECHOED_DELAY_S = 300.0
 REJECT_S = 40.0
 """Seconds after which a peer that still lacks a transaction it received has rejected it: eight of Core's rounds."""
 PAIR_SHARE = 0.5
-"""Share of that time after which two peers that lack a transaction have rejected it (our choice)."""
+"""Share of `REJECT_S` after which two peers that both still lack a transaction have rejected it (our choice)."""
 OLD_CORE_SHARE = 3.25
-"""Factor of that time for Core before version 26: 130 s (Core 25 net_processing.cpp UNCONDITIONAL_RELAY_DELAY)."""
+"""Multiple of `REJECT_S` for Core before version 26: 130 s (Core 25 net_processing.cpp UNCONDITIONAL_RELAY_DELAY)."""
 _SEQUENCES = 26
 """First version of Core that serves every accepted transaction after a round (net_processing.cpp FindTxForGetData)."""
 _CORE_AGENT = re.compile(r"/Satoshi:(\d{1,3})\.")
 PROBE_S = 1.5
 """Seconds between requests that test whether a peer has a transaction (our choice)."""
 FAST_PROBE_S = 0.5
-"""The same while a call is waiting for the answer (our choice)."""
+"""Seconds between these requests while a call is waiting for the answer (our choice)."""
 _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")
 """Reasons in reject messages from peers that already have the transaction."""
 
@@ -112,7 +112,7 @@ class Broadcaster:
         context.pool.on_gone(self._gone)
 
     def on_returned(self, call: Callable[[OwnTx], None]) -> None:
-        """Call `call` with each transaction that is loaded from the books at the start, and each that is open again."""
+        """Register a function to call with each transaction loaded at the start, and each that becomes open again."""
         self._on_returned.append(call)
 
     def _returned(self, own: OwnTx) -> None:
@@ -212,7 +212,10 @@ class Broadcaster:
         self._wake(*owns)
 
     def _may_have_other_witness(self, tx: Transaction) -> bool:
-        """Return True if peers may have an ended transaction with a different witness and accepted no conflict."""
+        """Return True if peers may still have an ended transaction with a different witness.
+
+        If a peer accepted a conflicting transaction instead, this is False.
+        """
         ended = self._books.ended_raw(tx.txid)
         if ended in (None, tx.raw) or self._books.ended(tx.txid) is TxStatus.REFUSED:
             return False
@@ -263,7 +266,7 @@ class Broadcaster:
         return () if own is None else tuple(own.lacking)
 
     def announce_to_all(self, own: OwnTx) -> None:
-        """End the private part of a broadcast. Earlier echoes delay nothing, because one peer may have lied."""
+        """End the private part of a broadcast. Earlier echoes cause no delay, because one peer may have lied."""
         now, longest_s = self._context.now.monotonic, self._echo_wait_s
         own.private = None
         own.due = {peer: now + self._context.random.uniform(0.0, longest_s) for peer in self._served}
@@ -374,7 +377,7 @@ class Broadcaster:
     def _announce_due(self, peer: Peer, late: dict[OwnTx, None], behind_hidden: Collection[bytes]) -> Sequence[OwnTx]:
         """Announce the due transactions to a peer, and return what it may now request.
 
-        The others are examined again when they have changed.
+        `late` contains the transactions that may be due. The rest are examined again when they change.
         """
         now = self._context.now.monotonic
         chosen = sorted(islice(late, MAX_ANNOUNCED), key=lambda each: each.place)
@@ -492,7 +495,7 @@ class Broadcaster:
             self._probe(own, peer, record)
 
     def _probe(self, own: OwnTx, peer: Peer, record: PeerRecord) -> None:
-        """Ask a peer that received a transaction whether it has it."""
+        """Ask a peer that received a transaction whether it has accepted it."""
         record.next_probe = inf
         if record.answered is None and own.echoed:
             record.answered = self._context.now.monotonic
@@ -756,7 +759,7 @@ class Broadcaster:
         )
 
     def _may_accept(self, own: OwnTx, now: float) -> bool:
-        """Return True if a peer may still accept it, because the peer has not answered, or was not told of it."""
+        """Return True if a peer may still accept the transaction, because it has not answered or was not told of it."""
         if own.left or any(peer not in own.peers for peer in own.due):
             return True
         open_records = (record for record in own.peers.values() if record.answered is None)

@@ -91,17 +91,17 @@ class Coverage:
     undecided: list[tuple[int, int]] = field(default_factory=list)
     """Ranges in which a dispute ended without a decision, each with its first and last height."""
     filter_disputes: dict[str, FilterDispute] = field(default_factory=dict)
-    """Disputes by the peer's address, the latest last. The peer may no longer be connected."""
+    """Disputes, keyed by the peer's address, latest last. The peer may no longer be connected."""
     forgotten: FilterDispute | None = None
     """One dispute that covers all open disputes of forgotten addresses."""
     unwitnessed: list[UnwitnessedRange] = field(default_factory=list)
     """Unwitnessed ranges, ascending."""
     is_changed: bool = False
-    """True if anything has changed since the last call of `encode`."""
+    """True if anything has changed since the last call to `encode`."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Coverage:
-        """Parse the note from the database. If there is none, the coverage is empty."""
+        """Parse the coverage that `encode` stored in the database. If `raw` is None, the coverage is empty."""
         if raw is None:
             return cls()
         found: dict[str, Any] = json.loads(raw)
@@ -186,14 +186,14 @@ class Coverage:
         self.is_changed = True
 
     def left(self, address: str) -> None:
-        """Record that a peer is gone. If its dispute is open, peers with other open disputes are asked first."""
+        """Record that a peer is gone. If its dispute is open, peers with other open disputes are asked before it."""
         dispute = self.filter_disputes.get(address)
         if dispute is not None and dispute.is_open and address != next(reversed(self.filter_disputes)):
             self.filter_disputes[address] = self.filter_disputes.pop(address)
             self.is_changed = True
 
     def _keep_doubt(self, dispute: FilterDispute) -> None:
-        """Keep the doubt of a dispute whose address is forgotten."""
+        """Remember which heights an open dispute put in doubt, although its address is forgotten."""
         if dispute.is_open:
             other = self.forgotten or dispute
             self.forgotten = FilterDispute(min(dispute.compared, other.compared), max(dispute.stated, other.stated))

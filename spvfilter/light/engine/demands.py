@@ -19,7 +19,7 @@ Core closes the connection when it reads a demand. A connection that ends later 
 REFUSED_S = 600.0
 """Seconds until the client tries a refused demand again (our choice)."""
 MEMPOOL_REFUSED_S = 60.0
-"""Seconds until the client asks for a mempool again. They double each time, up to `REFUSED_S` (our choice).
+"""Seconds until the client asks for a mempool again. They double with each refusal, up to `REFUSED_S` (our choice).
 
 The node may have closed the connection in favor of other clients."""
 

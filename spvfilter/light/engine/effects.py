@@ -25,7 +25,7 @@ class Connect:
     address: str
     is_private: bool = False
     v2: V2Policy = V2Policy.OFF
-    """Whether the connection is encrypted (BIP-324)."""
+    """When to encrypt the connection (BIP-324)."""
     relay: bool = False
     """True if the version message asks the peer to announce transactions."""
 

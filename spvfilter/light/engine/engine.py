@@ -92,7 +92,7 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 def _run_id(random: random.Random) -> bytes:
     """Return a random id for the run, derived from the generator's state.
 
-    No number is drawn, so that a given seed leads to the same decisions in the rest of the run.
+    No random number is drawn for it, so a given seed leads to the same decisions with or without the id.
     """
     return sha256d(repr(random.getstate()).encode("ascii"))[:_RUN_ID_SIZE]
 

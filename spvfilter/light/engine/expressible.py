@@ -9,7 +9,7 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.patterns import KINDS
 
 MOST_LABELS = 20
-"""Largest number of labels with which a client searches by tweaks, apart from the change label (our choice).
+"""Largest number of labels, not counting the change label, for which a client searches by tweaks (our choice).
 
 Each label adds a script for each tweak."""
 

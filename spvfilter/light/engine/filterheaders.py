@@ -59,7 +59,7 @@ class _Divergence:
     header: bytes | None
     """The peer's filter header there, if it is known."""
     is_ended: bool = False
-    """True if the comparison pauses until our filter headers reach the tip."""
+    """True if the comparison is paused until our filter headers reach the tip."""
     resumed: int | None = None
     """Height above which the comparison was resumed, so that each differing block is judged."""
 
@@ -173,7 +173,7 @@ class FilterHeaders:
         self._limit(height)
 
     def on_taken_back(self, call: Callable[[int], None]) -> None:
-        """Call `call` with a height whenever our filter headers above it are discarded."""
+        """Register a function to call with a height whenever our filter headers above that height are discarded."""
         self._on_taken_back.append(call)
 
     def _limit(self, height: int) -> None:
@@ -363,7 +363,10 @@ class FilterHeaders:
     # Hearing
 
     async def _hear(self, peer: Peer) -> None:
-        """Compare a peer's filter headers with ours until it disconnects: the latest, or in dispute block by block."""
+        """Compare a peer's filter headers with ours until it disconnects.
+
+        Normally, only the latest header is compared. During a dispute, the headers are compared block by block.
+        """
         stated = self._stated_by(peer)
         while True:
             first, last = await stated.moved.until(partial(self._due, peer, stated))

@@ -19,7 +19,7 @@ from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, HASH_SIZE
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 
 MAX_REPEATED = 100
-"""Number of requests that one peer has answered and for which later answers are ignored (our choice)."""
+"""Number of answered requests to one peer for which further, late answers are ignored (our choice)."""
 
 
 class Stated(NamedTuple):
@@ -70,9 +70,9 @@ class _Open:
     ranges: dict[bytes, _Range] = field(default_factory=dict)
     """Requests for filter hashes, by stop hash."""
     repeated: dict[bytes, int] = field(default_factory=dict)
-    """How many answers may still follow to requests that were sent again before the peer answered.
+    """How many more answers may arrive, by stop hash, because a request was sent again before the peer answered it.
 
-    Keys are stop hashes, the latest last."""
+    The latest request comes last."""
     filters: dict[bytes, tuple[_Flight, int]] = field(default_factory=dict)
     """The flight that contains a filter, and the filter's place in it, by block hash."""
     flights: int = 0

@@ -32,7 +32,7 @@ class _Sighted(NamedTuple):
     number: int
     """Number of the sighting, counted from 1."""
     height: int
-    """Height up to which blocks had been searched when it was first seen. Its scripts are looked up only above."""
+    """Height up to which blocks had been searched when it was first seen. Its scripts are looked up only above that."""
     scripts: tuple[bytes, ...]
     """The scripts that it pays and spends."""
 

@@ -37,7 +37,7 @@ class _View:
     best: bytes = b""
     """Hash of the last block that the peer is known to have."""
     is_due: bool = False
-    """True if the peer is to be asked, after the pong or once the received headers are in the database."""
+    """True if the peer is to be asked for headers, after its pong or once the received ones are in the database."""
     awaits_commit: bool = False
     """True if the next request waits until the received headers are in the database, which limits pending commits."""
     wanted: Change = field(default_factory=lambda: Change("a reason to ask"))
@@ -328,7 +328,7 @@ class PeerHeaders:
         return UselessPeerError(f"does not know block {chain.height} of the best chain")
 
     def _apart(self, peer: Peer) -> PeerError:
-        """Return the error for a peer whose chain does not have more work and shares only the genesis block."""
+        """Return the error for a peer whose chain shares only the genesis block with ours, and has no more work."""
         chain, stated = self._context.chain, peer.profile.start_height if peer.profile is not None else 0
         advice = ""
         if not chain.network.min_chain_work:  # a test network, whose nodes may start a new chain

@@ -144,7 +144,7 @@ class SeedAnswer(NamedTuple):
 
     seed: str
     services: int
-    """Services that the hosts offer according to the seed (bits of wire.Service); 0 if none were requested."""
+    """Services that the hosts offer, according to the seed (bits of wire.Service); 0 if none were requested."""
     hosts: tuple[str, ...]
     """IPv4 and IPv6 addresses."""
     error: Exception | None = None

@@ -54,9 +54,11 @@ ASK_AFTER_S = 10.0
 """Seconds after which a peer in another network group is asked for a waiting transaction: two of Core's rounds."""
 _MAX_QUESTIONS = 100  # Limit on outstanding requests of this kind (our choice).
 _MAX_WORK = 20_000
-"""Work after which a step records no more transactions, in bytes of transactions; a few milliseconds (our choice)."""
+"""Work after which a step records no more transactions. The unit is a byte of a transaction (our choice).
+
+This much work takes a few milliseconds."""
 _EVENT_WORK = 300
-"""Work for an event, and for a transaction."""
+"""Work for each event, and for each transaction in addition to its bytes."""
 _LINK_WORK = 30
 """Work for each record or input that is visited, since a transaction is judged with everything linked to it."""
 _WORK_S = 0.3e-6  # Processor time in seconds for a unit of work, on a slow machine in 2026.
@@ -149,11 +151,11 @@ class MempoolWatch:
         self._ask(peer, inventory, wanted)
 
     def _order(self, peer: Peer, inventory: _PeerInventory, items: Sequence[InvItem]) -> None:
-        """Note transactions that the peer announced after the transaction that replaced them.
+        """Record transactions that the peer announced after the transaction that replaced them.
 
-        A peer that never announced the replacement may just be late, unless no connected peer has announced it: nodes
-        forget it when they restart. Only a peer's first announcement of a transaction counts, because otherwise a few
-        bytes could move many matches back and forth.
+        If the peer never announced the replacement, it may just be late. But if no connected peer announced it, they
+        may have restarted and forgotten it, so the transaction counts as announced later. Only a peer's first
+        announcement of a transaction counts, because otherwise a few bytes could move many matches back and forth.
         """
         books = self._context.books
         for item in items[-_MAX_ORDERED:]:
@@ -365,7 +367,7 @@ class MempoolWatch:
     def record(self) -> None:
         """Record some of the waiting transactions, once per step, after blocks.
 
-        The step must then let the change advance. Usually, the change ends immediately.
+        This begins a change, which the step must then advance. Usually, the change ends in the same step.
         """
         if not self._context.out.is_busy and self._has_work():  # else the next commit starts another round
             self._context.change.begin(self._recording())
@@ -409,7 +411,7 @@ class MempoolWatch:
     def _record_one(self) -> Parts[tuple[str | None, int, list[WalletEvent]]]:
         """Record one transaction.
 
-        Returns the network group that pays for it, its size in bytes, and the events.
+        Returns the network group that is charged for the work, the transaction's size in bytes, and the events.
         """
         books, now = self._context.books, self._context.stamp()
         if books.is_match_due:
@@ -434,7 +436,7 @@ class MempoolWatch:
         return group, len(raw), (yield from books.observe_in_parts(raw, now, groups=groups, quorum=quorum))
 
     def _blame(self, txid: bytes, wtxid: bytes) -> None:
-        """Drop the peer that sent a transaction with a wrong signature, and request the right one from others."""
+        """Drop the peer that sent a transaction with a wrong signature, and request the transaction from others."""
         sent, peer = self._sender
         if peer is not None and sent == wtxid and self._context.pool.has(peer):
             heard = self._inventory(peer).heard

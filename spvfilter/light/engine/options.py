@@ -27,11 +27,13 @@ class PeerTimeouts:
     """Timeouts for peers in seconds, and limits on requests. Values are Core's unless marked "our choice"."""
 
     reply_s: float = 120.0
-    """Silence after a request before the peer is dropped."""
+    """How long a peer may be silent after a request before it is dropped."""
     stall_s: float = 2.0
-    """Silence after a request before another peer that could answer is also asked."""
+    """How long a peer may be silent after a request before another peer that could answer is also asked."""
     answer_s: float = 30.0
-    """Time for an answer in several parts, before other peers are also asked and nothing waits for it (our choice)."""
+    """Time allowed for an answer in several parts (our choice).
+
+    After that, other peers are also asked, and nothing waits for this answer any longer."""
     retry_s: float = 1.0
     """Pause before a peer is tried again. It doubles with each failure, up to `max_retry_s` (our choice)."""
     max_retry_s: float = 300.0
@@ -64,7 +66,7 @@ class Options:
     fp_rate: float = DEFAULT_FP_RATE
     from_height: int | None = None
     birthday: int | None = None
-    """Unix time."""
+    """Unix time at which to start the search."""
     max_peers: int = 8
     timeouts: PeerTimeouts = field(default_factory=PeerTimeouts)
     reach: Reach = Reach.NAMED

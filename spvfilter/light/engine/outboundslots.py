@@ -52,7 +52,7 @@ class OutboundSlots:
         self.is_stale = True
 
     def set(self, there: Sequence[OutboundSlot], free: Sequence[OutboundSlot]) -> None:
-        """Set the slots in use, connected or connecting, and the addresses that are free."""
+        """Set the slots in use, whether connected or connecting, and the named addresses without a connection."""
         self._there, self.free, self.is_stale = there, free, False
         self._groups = Counter(each.group for each in there)
         self._hosts = Counter(each.host for each in there)
@@ -117,9 +117,9 @@ class OutboundSlots:
     def excess(self, useful: Collection[str]) -> OutboundSlot:
         """Return the connection to close if there is one beyond the limit.
 
-        A connection that is not useful yet goes first. Next is one to a host with several connections, then to a
-        network group with several, then the latest. If the connection beyond the limit contradicts us, another such
-        connection goes before the latest.
+        A peer that is not useful yet goes first. Next is a peer whose host has several connections, then a peer whose
+        network group has several, then the latest. If the newest connection has a slot because its peer contradicts us,
+        another peer that contradicts us goes before the latest.
         """
         rivals = self.disputing() if self._there[-1].address in self._kept() else ()
 

@@ -122,7 +122,7 @@ class OwnBooks:
         return self._books.judgement.status(txid) or TxStatus.CONFIRMED
 
     def conflict(self, txid: bytes) -> Conflict:
-        """Return the transaction that conflicts with one of ours. Foreign unconfirmed transactions never replace it."""
+        """Return the transaction that conflicts with one of ours. Foreign unconfirmed ones never replace ours."""
         verdict = self._books.judgement.verdict(txid)
         by = None if verdict is None else verdict.conflicts_with
         anchor = None if by is None else self._books.facts.anchor(by)

@@ -16,7 +16,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 
 PRIVATE_ECHO_GROUPS = 2
-"""Network groups that must announce a private transaction before it counts as relayed (our choice)."""
+"""Number of network groups that must announce a private transaction before it counts as relayed (our choice)."""
 _SPARE = 64
 """Number of outdated entries in a schedule beyond which they are removed (our choice)."""
 
@@ -75,7 +75,7 @@ class Private:
 
     @property
     def is_relayed(self) -> bool:
-        """True if enough network groups announced it without receiving it from this client. One could lie."""
+        """True if enough network groups announced it without receiving it from this client. A single one could lie."""
         return len(self.echoed - self.receivers) >= PRIVATE_ECHO_GROUPS
 
 

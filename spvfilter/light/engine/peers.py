@@ -213,7 +213,7 @@ class PeerPool:
         return found
 
     def connected(self) -> tuple[Peer, ...]:
-        """Return the connected peers, in the same tuple until a peer comes, goes, or changes its state."""
+        """Return the connected peers. The tuple is the same object until a peer comes, goes, or changes its state."""
         found = self._lists.get(None)
         if found is None:
             found = self._lists[None] = tuple(
@@ -315,9 +315,9 @@ class PeerPool:
         return self._states[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
-        """Connect to one named address beyond the limit, the least recently tried, until `settle` drops a connection.
+        """Connect to one more named address than the limit allows: the one tried least recently.
 
-        Returns True if there is such an address.
+        Returns True if there is such an address. `settle` drops a connection later.
         """
         return self._begin_instead(now, lambda state: True)
 
@@ -367,7 +367,7 @@ class PeerPool:
             )
 
     def _named(self) -> OutboundSlots:
-        """Named addresses, both connected and free. Each free slot contains the time before which it is not tried."""
+        """Named addresses, with and without a connection. `since` of a free slot is when its address may be tried."""
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
             free = [
@@ -563,7 +563,7 @@ class PeerPool:
         return replace(self._timeouts, max_retry_s=min(self._timeouts.max_retry_s, MAX_SLOT_RETRY_S))
 
     def _is_told(self, peer: Peer, error: Exception) -> bool:
-        """True if the end of a connection is reported.
+        """True if the end of a connection is to be reported.
 
         The end of a discovered connection is reported if it was in use, or if no other peer is connected.
         """
@@ -709,7 +709,7 @@ class PeerPool:
                 self._out.fence(peer.number, lambda: None)
 
     def check_timeouts(self, now: Instant) -> None:
-        """Drop peers that have taken too long to answer, suspect late peers, and trust steady ones."""
+        """Drop peers that do not answer, mark late ones as suspect, and record which connections have lasted."""
         limit_bans(self._states.values(), self._bans, now.wall + self._timeouts.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)

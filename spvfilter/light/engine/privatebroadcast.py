@@ -82,7 +82,7 @@ class _Handover:
     report: PeerConnected | Heard | None = None
     """The current report from the connection. The task gets it only if it is waiting for one."""
     reported: Change = field(default_factory=lambda: Change("a report of a private connection"))
-    """Announced with each report."""
+    """A change that is announced with each report."""
     over: Wait[None] = field(default_factory=lambda: Wait("the end of a private connection"))
     """Completes when the connection is lost, or when it is time to try another peer."""
 
@@ -210,7 +210,7 @@ class PrivateBroadcast:
 
     @contextmanager
     def _connection(self, own: OwnTx, address: str) -> Iterator[_Handover]:
-        """Keep a connection to a new peer open during this block."""
+        """Context manager that keeps a connection to a new peer open until the end of its `with` block."""
         context, number = self._context, self._context.pool.take_number()
         assert context.tasks.current is not None
         until = context.now.monotonic + context.options.timeouts.reply_s / MAX_TRIES

@@ -29,7 +29,7 @@ MAX_RELAYED = 100
 MAX_SIZE = 5_000_000
 """Largest total size of relayed transactions in bytes (our choice)."""
 _GUEST_PART = 2
-"""One named guest gets at most one part in this many of both limits: a half (our choice)."""
+"""Both limits are divided by this number for a single named guest, who gets at most half of each (our choice)."""
 RELAY_S = 1_200.0
 """Seconds for which a transaction is announced to new peers and served (our choice)."""
 MAX_PROBES = 30

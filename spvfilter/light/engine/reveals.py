@@ -95,7 +95,7 @@ class Reveals:
             )
 
     def _state(self, keychain: Keychain, *, is_exclusive: bool) -> None:
-        """Note whether another program or database may have revealed addresses of a keychain."""
+        """Record whether another program or database may have revealed addresses of a keychain."""
         self._stated[keychain.name] = is_exclusive
         keychain.is_exclusive = keychain.is_exclusive and is_exclusive
 

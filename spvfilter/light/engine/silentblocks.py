@@ -24,7 +24,7 @@ from spvfilter.silent.scanner import SilentScanner
 from spvfilter.watch.silentsearch import Payment, SilentSearch, scripts_of_record
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-"""Seconds before the source is asked again after a failure. The pause doubles each time (our choice)."""
+"""First and longest pause before the source is asked again after a failure, in seconds; it doubles (our choice)."""
 _Labels = tuple[tuple[str, tuple[int, ...]], ...]
 """The sp() keychains, and a value that changes with their labels."""
 
@@ -38,7 +38,7 @@ class Scanners(NamedTuple):
     """Functions that return their scanners."""
 
     def made(self) -> SilentSearch:
-        """Return the search for them."""
+        """Return a search for payments to these keychains."""
         return SilentSearch(self.names, tuple(make() for make in self.makers))
 
 

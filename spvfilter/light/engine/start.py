@@ -32,7 +32,8 @@ class StartHeight:
     def first(self, chain: HeaderChain) -> int:
         """Return the first height to be searched.
 
-        The time of a block at the birthday may be off by two hours, and the median of eleven blocks lags behind.
+        For a birthday, a margin of two hours and eleven blocks is subtracted. The time in a header may be off by two
+        hours, and the median time of eleven blocks lags behind.
         """
         if self._birthday is None:
             return self._from_height or 0

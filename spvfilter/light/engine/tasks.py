@@ -108,7 +108,7 @@ class First(Wait[None]):
     def __init__(self, *waits: Wait[Any]) -> None:
         super().__init__(" or ".join(wait.what for wait in waits))
         self.waits: tuple[Wait[Any], ...] = waits
-        """The Waits of which the first to complete counts."""
+        """The Waits. Only the first one to complete counts."""
 
     def then(self, call: Callable[[], object]) -> None:
         """Call a function when one of the Waits completes, or now if one already has."""
@@ -188,7 +188,7 @@ class Announced(Wait[T]):
         super().__init__(change.what)
         self._change = change
         self.find: Callable[[], T | None] = find
-        """Returns the value, or None or False if the wait continues."""
+        """Function that returns the value, or None or False if the wait continues."""
 
     def then(self, call: Callable[[], object]) -> None:
         """Call a function at the announcement."""

@@ -40,7 +40,7 @@ class Timers:
         self._ticks += 1
 
     def stirred(self) -> None:
-        """Note an input other than a tick."""
+        """Record an input other than a tick."""
         self._ticks = 0
 
     def is_expiry_due(self, now: float) -> bool:

@@ -55,7 +55,7 @@ class Case:
     """When a peer with the block was last connected (monotonic seconds)."""
     block: Wait[bytes] = field(default_factory=lambda: Wait("the disputed block"))
     moved: Change = field(default_factory=lambda: Change("a peer that may decide a dispute"))
-    """Announced when peers, blocks or answers may have come or gone."""
+    """A change that is announced when peers, blocks or answers may have come or gone."""
     task: Task[Found] | None = None
     supporters_asked: set[Peer] = field(default_factory=set)
     is_read: bool = False

@@ -93,7 +93,7 @@ class WindowGrowth:
             self._search_from(min(starts))
 
     async def _derived(self) -> Ahead:
-        """Return the scripts that windows gain. If the filters lack room, there are fewer, or windows become shorter.
+        """Return the scripts that windows gain, or fewer if the filters have no room for all of them.
 
         If the scripts cannot be derived, the client ends, because the next run would fail as well.
         """
