@@ -113,7 +113,10 @@ class Entries:
         self._changes.seal()
 
     def remove(self, change: Renumbering) -> None:
-        """Remove entries, and the account if they make up one. The watch list still contains them afterwards."""
+        """Remove entries from the database, together with their account if `change` names one.
+
+        The watch list still contains the entries afterwards.
+        """
         if change.name is not None:
             owners = [(number, change.account(number)) for number in change.stay]
             self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))

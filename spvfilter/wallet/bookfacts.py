@@ -29,8 +29,8 @@ class BookFacts:
         books: The books.
         chain: The best chain. Without it, lock times and coinbases are not checked.
         fee_limits: Function that returns the fee limits of connected peers.
-        is_accepted: Function that returns True if a peer has accepted one of the wallet's own transactions, by its
-            txid.
+        is_accepted: Function that takes the txid of one of the wallet's own transactions, and returns True if a peer
+            has accepted it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class BookFacts:
         return CheckFinding(CheckCause.CONFLICT, CheckWeight.INVALID, message, tx.txid, spender, height)
 
     def family_conflict(self, tx: Transaction) -> CheckFinding | None:
-        """Return a finding if an ancestor conflicts with a block or was abandoned."""
+        """Return a finding if an ancestor was abandoned, or conflicts with a transaction in a block."""
         verdict, ancestor = self._books.intake.would_be(tx)
         if verdict.status is Status.CONFLICTED:
             if (by := verdict.conflicts_with) is None:

@@ -96,7 +96,7 @@ class Books:
         self.is_window_due: bool = False
         """True if a confirmed payment requires more scripts of a keychain than are watched."""
         self.is_expiry_left: bool = False
-        """True if the last call of `expire` left transactions for the next one."""
+        """True if the last call to `expire` left transactions for the next one."""
         self.seeks_double_spends: bool = False
         """True if a rescan looks for double-spends of all pending payments, even old payments."""
         self._unmatched: dict[bytes, None] = {}  # txids of records that are still to be matched against new entries
@@ -225,7 +225,7 @@ class Books:
         return whole(self.connect_in_parts(block, hits))
 
     def connect_in_parts(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[WalletEvent]]:
-        """Like `connect`, in parts. The cursor moves with the last part."""
+        """Do the same as `connect`, in parts. The cursor moves with the last part."""
         assert block.height == self.searches.cursor + 1
         self.watch.table.learn(hits)
         self.filtered.note(block, hits)
@@ -378,7 +378,7 @@ class Books:
     def observe_in_parts(
         self, raw: bytes, now: int, *, groups: Groups = (), quorum: int = 1
     ) -> Parts[list[WalletEvent]]:
-        """Like `observe`, in parts."""
+        """Do the same as `observe`, in parts."""
         fresh = TxRecord.parse(raw)
         txid, record = fresh.txid, self.facts.record(fresh.txid)
         if record is not None:
@@ -411,7 +411,7 @@ class Books:
         return whole(self.announce_in_parts(txid, groups, quorum=quorum))
 
     def announce_in_parts(self, txid: bytes, groups: Groups, *, quorum: int = 1) -> Parts[list[WalletEvent]]:
-        """Like `announce`, in parts."""
+        """Do the same as `announce`, in parts."""
         record = self.facts.record(txid)
         if record is None or txid not in self.intake.pool:
             return []
@@ -446,11 +446,14 @@ class Books:
         return (yield from self._settling([txid]))
 
     def announce_later(self, txid: bytes, now: int) -> list[WalletEvent]:
-        """Record that a peer announced a transaction that does not count. This renews the observation at most once."""
+        """Record that a peer announced a transaction that does not count.
+
+        The announcement counts as a new observation, unless the transaction has already had a second one.
+        """
         return whole(self.announce_later_in_parts(txid, now))
 
     def announce_later_in_parts(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
-        """Like `announce_later`, in parts."""
+        """Do the same as `announce_later`, in parts."""
         record = self.facts.record(txid)
         if record is None or record.is_renewed or record.is_own or self.judgement.is_pending(txid):
             return []
@@ -512,7 +515,8 @@ class Books:
 
         Args:
             now: The current Unix time.
-            began: When this run began. An older transaction expires only if `proven` has also reached its expiry time.
+            began: When this run began. A transaction from before the run expires only if `proven` has also reached its
+                expiry time.
             proven: Median time of the latest blocks.
             most: Largest number of transactions to expire.
         """
@@ -574,7 +578,7 @@ class Books:
         whole(self.remove_entries_in_parts(change, tell))
 
     def remove_entries_in_parts(self, change: Renumbering, tell: Callable[..., None]) -> Parts[None]:
-        """Like `remove_entries`, in parts."""
+        """Do the same as `remove_entries`, in parts."""
         self._changes.seal()
         yield from change.take_coins(self.watch)
         moved, lost = yield from self.facts.renumber(change)
@@ -640,7 +644,7 @@ class Books:
         return whole(self.match_some_in_parts(most))
 
     def match_some_in_parts(self, most: int = 20) -> Parts[list[WalletEvent]]:
-        """Like `match_some`, in parts."""
+        """Do the same as `match_some`, in parts."""
         txids = list(self._unmatched)[:most]
         before = {txid: self.hits.of(txid) for txid in txids}
         for txid in txids:

@@ -14,8 +14,8 @@ of the transaction itself and its known unconfirmed ancestors.
 5. A foreign transaction waits until there is evidence for it or for one of its known descendants. Until then, it
    replaces nothing.
 6. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
-   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. A
-   transaction of the wallet that lost only because no peer has requested it yet waits, with its parents that the wallet
+   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. If it is
+   the wallet's own and lost only because no peer has requested it yet, it waits, with its parents that the wallet
    broadcast.
 
 An input whose parent is unknown conflicts with nothing but another spend of it.

@@ -68,7 +68,7 @@ class Changes:
     def put_searched(self, blocks: Searched) -> None:
         """Write the blocks that have been searched for each entry.
 
-        Their state when the batch is complete is what is stored.
+        The batch stores the state that they have when it is complete.
         """
         self._searched = blocks
 

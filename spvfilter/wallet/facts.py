@@ -173,7 +173,8 @@ class Facts:
     def disconnect(self, fork: int, now: int) -> tuple[list[bytes], list[TxRecord]]:
         """Disconnect the blocks above height `fork`.
 
-        Returns the txids of their transactions, and the records that are no longer in any block, for `enter`.
+        Returns the txids of their transactions, and the records that are no longer in any block. The caller passes
+        these records to `enter`.
         """
         confirmed = [record.txid for record in self.graph if record.txid not in self.without_block]
         back = [txid for txid in confirmed if (at := self.anchor(txid)) is not None and at.height > fork]

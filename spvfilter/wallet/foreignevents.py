@@ -56,7 +56,7 @@ class ForeignEvents:
         return txid not in self._mined and not self._is_own(txid)
 
     def note(self, event: WalletEvent) -> None:
-        """Take note of a reported event, in case a transaction's block has left the best chain."""
+        """Process a reported event, which may show that a transaction's block has left the best chain."""
         match event:
             case MatchUnconfirmed(found):
                 self._mined.add(found.txid)

@@ -74,9 +74,9 @@ class Intake:
         return taken
 
     def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
-        """Return the verdict on a transaction if this wallet were to broadcast it, and an abandoned ancestor, or None.
+        """Return the verdict on a transaction as if this wallet had broadcast it, and an abandoned ancestor, if any.
 
-        Ancestors in the orphanage count, because the broadcast would admit them.
+        Ancestors in the orphanage are included, because the broadcast would admit them.
         """
         record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._facts.number + 1)
         family, waiting = {record.txid: record}, [record]

@@ -62,8 +62,8 @@ class Journal:
 
         Args:
             sequence: Number of the last event.
-            told: Height of the highest block that the events have connected, according to the database.
-            untold: A block that the previous run connected without an event.
+            told: Height of the highest block that events have reported as connected, according to the database.
+            untold: A block that the previous run connected without reporting it.
         """
         self.sequence: int = sequence
         self.first: int = sequence + 1  # number of the first event of this run
@@ -153,7 +153,7 @@ _CONVERSIONS: dict[type, Callable[[Any], object]] = {
 
 @cache
 def _fields(cls: type[Any]) -> dict[str, Any]:
-    """Return the names and types of the stored fields. `| None` is left out of the types."""
+    """Return the names and types of a class's stored fields, leaving `| None` out of the types."""
     hints = get_type_hints(cls)
     found: dict[str, Any] = {}
     for each in fields(cls):

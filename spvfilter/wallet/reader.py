@@ -90,8 +90,9 @@ class WalletStore(Views):
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
             limit: Number of events to return, from 1 to 10,000.
-            account: Only events about this account's matches, blocks and starts of runs. Continue after the result's
-                `sequence`, which also covers events of other accounts.
+            account: Name of an account. Only events about this account's matches, about blocks, and about starts of
+                runs are then returned. Continue after the result's `sequence`, which also covers events of other
+                accounts.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
@@ -158,7 +159,7 @@ class WalletStore(Views):
     def bip37_parameters(self) -> Bip37Parameters | None:
         """Return the parameters of the wallet's BIP-37 filter, or None if there has been no filter yet.
 
-        Thanks to them, the filter is the same at every start. `decoy_key` is a secret of the wallet. Raises
+        Because they are stored, the filter is the same at every start. `decoy_key` is a secret of the wallet. Raises
         StoreCorruptError if the database is damaged.
         """
         with self._moment():

@@ -17,7 +17,7 @@ def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] |
 
     Raises:
         ParameterError: No block can contain it, its outputs exceed its inputs, or the user abandoned an ancestor.
-        TxConflictError: It conflicts with a block.
+        TxConflictError: It conflicts with a transaction in a block.
     """
     if (found := impossible(tx, BookFacts(books), input_values)) is not None:
         raise refusal_of([found])

@@ -17,7 +17,7 @@ ROW_STATUS = {
     Status.EXPIRED: TxStatus.EXPIRED,
     Status.WAITING: TxStatus.WAITING,
 }
-"""Status in the database of a transaction that is not in the best chain, by the status of its verdict."""
+"""The status that the database stores for a transaction outside the best chain, by the status of its verdict."""
 _STATUS = {row: status for status, row in ROW_STATUS.items()} | {TxStatus.CONFIRMED: Status.CONFIRMED}
 
 

@@ -58,7 +58,7 @@ class Searches:
         self.search_again(height)
 
     def doubt(self, height: int) -> None:
-        """Search again all blocks at and above a height that have been searched for any entry."""
+        """Search the blocks at and above a height again, as far as they have been searched for any entry."""
         lowest = self.blocks.lowest
         first = self.cursor + 1 if lowest is None else min(lowest, self.cursor + 1)
         self.rewind(max(height, first) - 1)
