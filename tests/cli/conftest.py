@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,6 +22,12 @@ class Ran(NamedTuple):
     err: str
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "transcript_of" in getattr(item, "fixturenames", ()):
+            item.add_marker("syrupy")
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ran]]:
     """Run the command line in this process, with empty standard input and output streams that are not terminals."""
@@ -32,6 +39,43 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     with Path(os.devnull).open(encoding="utf-8") as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         yield call
+
+
+@pytest.fixture
+def transcript_of(
+    run: Callable[..., Ran], snapshot: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int, str], list[Ran]]:
+    """Run command lines in `tmp_path`, and compare all that they print with the transcript of the test.
+
+    The exit code of each is an argument, which no update of the transcript changes.
+    """
+    from support.commands.transcripts import Transcripts, transcript  # needs syrupy
+
+    expected = snapshot.use_extension(Transcripts)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def compare(code: int, lines: str) -> list[Ran]:
+        commands = [line.strip() for line in lines.splitlines() if line.strip()]
+        results = [run(*shlex.split(line)) for line in commands]
+        told = [transcript(line, ran.out, ran.err, tmp_path) for line, ran in zip(commands, results, strict=True)]
+        assert expected == "\n".join(told)
+        assert [ran.code for ran in results] == [code] * len(commands)
+        return results
+
+    return compare
+
+
+@pytest.fixture
+def refused(transcript_of: Callable[[int, str], list[Ran]]) -> Callable[[str], None]:
+    """Run command lines that each fail with exit code 2 and one line, which is that of the transcript."""
+
+    def compare(lines: str) -> None:
+        for ran in transcript_of(2, lines):
+            assert (ran.out, ran.err.count("\n")) == ("", 1)
+            assert ran.err.startswith("spvfilter: ")
+
+    return compare
 
 
 @pytest.fixture(scope="session")
