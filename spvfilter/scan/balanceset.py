@@ -32,7 +32,7 @@ def write_balances_table(
         path: Path of the file.
         runs: The runs of coins from all parts of a chain.
         temporary: Function that returns the path of a new file for a run. These files are deleted.
-        is_stopped: WorkStoppedError is raised once it returns True.
+        is_stopped: Function that returns True to stop the work, which then raises WorkStoppedError.
         network: The network of the addresses.
         credits_p2pk: True to count the coins of a public key toward its P2PKH address.
 
@@ -80,7 +80,7 @@ def _p2pkh_of(script: bytes) -> bytes:
 
 
 def _summed(pa: Any, table: Any) -> Any:
-    """Return the sum of each script, sorted by script."""
+    """Add up the coins of each script, and return the sums sorted by script."""
     sums = table.group_by("script").aggregate([("value", "sum"), ("coins", "sum")])
     made = pa.table({"script": sums["script"], "value": sums["value_sum"], "coins": sums["coins_sum"]})
     return made.take(pa.compute.sort_indices(made, sort_keys=[("script", "ascending")]))

@@ -56,8 +56,8 @@ class MatchBatch:
         """Add up the matches of each entry of the watch list.
 
         Returns:
-            One tuple for each entry that has matches: number of the entry, matches, satoshi received, satoshi spent,
-                and matches of unknown value.
+            One tuple for each entry that has matches: the entry's number, its number of matches, the satoshi received
+            and spent, and the number of matches whose value is unknown.
         """
         return hit_sums(self.block.packed)
 

@@ -38,7 +38,7 @@ _LARGEST_TX = 1_000_000
 
 
 class Record(NamedTuple):
-    """The place and first bytes in a file of a block, or of an undo record with its checksum."""
+    """A block, or an undo record with its checksum, in a file: its place there, and its first bytes."""
 
     offset: int
     """Offset of the record's first byte in the file."""
@@ -215,7 +215,7 @@ def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterato
 
 
 def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:
-    """Return the offset of the next magic after `start`, or else the file's size, and whether only zeros precede it."""
+    """Return the offset of the next magic after `start`, or the file's size, and whether only zeros precede it."""
     at, chunk, zeros, found, size = start, _SMALL_CHUNK, True, -1, file.size
     while at < size and found < 0:
         data = file.at(at, chunk)

@@ -21,7 +21,7 @@ class ChainChange(NamedTuple):
 
 
 def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
-    """Compare the best chain of a plan with an earlier chain, given the earlier chain's length and last block.
+    """Compare a plan's best chain with that of an earlier scan, of which only the length and the last block are known.
 
     Args:
         plan: The new plan.

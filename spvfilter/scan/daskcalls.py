@@ -86,7 +86,7 @@ class Calls:
 
         Raises:
             LostError: The workers were lost.
-            SourceError: The scheduler was lost. Errors of the function are also raised.
+            SourceError: The scheduler was lost. Errors that the function raises are passed on.
         """
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError

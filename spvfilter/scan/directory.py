@@ -190,7 +190,7 @@ class PartScan:
         write_transactions(path, until(self._rows, is_stopped), self._watch, self.parquet_form, jobs)
 
     def remove_parts(self) -> None:
-        """Delete the files of the parts, so that only the outputs remain. After this, the scan cannot grow.
+        """Delete the files of the parts, so that only the results remain. After this, the scan cannot grow.
 
         Raises DirectoryInUseError if a scan is using the directory, OSError if a file cannot be deleted, and
         SourceError if the manifest is damaged.
@@ -199,7 +199,7 @@ class PartScan:
             self._parts.remove_parts()
 
     async def _find_silent(self, engine: Engine) -> None:
-        """Search all parts for silent payments, and watch the scripts found, so that the passes find the matches.
+        """Search all parts for silent payments, and watch the scripts found. Later passes then find the matches.
 
         The numbers of the new entries depend only on the order of the chain.
         """
@@ -307,7 +307,7 @@ class PartScan:
     def _done(
         self, tasks: list[PartTask], summaries: list[PartSummary], watch: bytes, coins: bytes = _NO_COINS
     ) -> _Done:
-        """Return the result, and report the pruned blocks that were not searched for these scripts and outpoints."""
+        """Return the result, and report pruned blocks that could not be searched for these scripts and outpoints."""
         heights: list[Heights] = []
         for task, summary in zip(tasks, summaries, strict=True):
             known = coins if summary.by_outpoint else _NO_COINS
@@ -330,7 +330,7 @@ class PartScan:
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
         """Return the task for a part.
 
-        The task's key and path change with everything that changes the contents of the part's file.
+        Everything that affects the contents of the part's file also affects the task's key and path.
         """
         key, file = self._key(part, watch, coins), self._coins(coins) if coins else None
         if part.kept:

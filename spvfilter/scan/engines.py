@@ -90,7 +90,7 @@ def summary_of(path: Path, key: bytes) -> PartSummary | None:
 
 
 class Tables:
-    """A table of watched entries, and a copy that also watches the outpoints in a file. Each is made only once."""
+    """A table of watched entries, and a copy that also watches the outpoints in a file. Each is created only once."""
 
     def __init__(self, opened: Callable[[], WatchTable]) -> None:
         self._opened = opened
@@ -228,9 +228,9 @@ class Processes(Engine):
         return self._pool
 
     async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
-        """End a pool only once, because its tasks all fail together.
+        """End a pool, unless another task has already ended it: all tasks of a pool fail at the same time.
 
-        Write the table to a file if the compiled list was replaced.
+        If the compiled list was replaced, first write the table to a file.
 
         Raises SourceError if the list was changed in place: reading a part of it that is gone would also kill this
         process.

@@ -80,7 +80,7 @@ class WrittenPart(NamedTuple):
     tables: dict[str, Path]
     """For each table name, the path of the part's file."""
     lasts: list[str]
-    """Hash of the last block in each file of the part, in hex of its wire order."""
+    """Hash of the last block in each file of the part, as hex in wire order."""
 
     def files(self) -> Iterator[Path]:
         """Yield the paths of all files of the part."""
@@ -110,14 +110,15 @@ class ExportRun:
     async def write(
         self, engine: Engine | None, *, is_last: bool, written: Sequence[WrittenPart] = (), settled: int = 0
     ) -> dict[str, list[Path]]:
-        """Write the parts as `run` does. Unless this is the last run, coins and balances stay as they are.
+        """Write the parts as `TableExport.run` does. Unless this is the last run, coins and balances stay as they are.
 
         Args:
             engine: The engine; None for one thread.
             is_last: True if no other run with more blocks follows immediately.
             written: The parts that the previous run wrote, if nothing else has changed the directory since. Then only
                 the parts that differ need work; otherwise all files in the directory are checked.
-            settled: Number of parts at the start of `written` with which the plan also begins. They stay as they are.
+            settled: Number of parts at the start of `written` that are also the first parts of the plan. They stay as
+                they are.
 
         Raises the errors of `run`.
         """
@@ -168,7 +169,7 @@ class ExportRun:
         return staged
 
     def _task(self, part: Part) -> ExportTask:
-        """Return the task for a part. Its key and paths change with everything that changes its tables."""
+        """Return the task for a part. Everything that affects the part's tables also affects its key and paths."""
         key = export_key(part, self._columns, self._plan.undo, self._inputs.check, bool(self._states))
         return ExportTask(
             part,
@@ -231,7 +232,7 @@ class ExportRun:
 
 
 def _remove_replaced(before: Iterable[WrittenPart], after: Iterable[WrittenPart]) -> None:
-    """Remove the files that belong to the parts `before` but not to the parts `after`, and the folders left empty."""
+    """Remove the files of the parts `before` that none of the parts `after` needs, and folders that become empty."""
     kept = {path for part in after for path in part.files()}
     for part in before:
         for path in part.files():

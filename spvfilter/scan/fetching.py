@@ -225,7 +225,7 @@ class _Reader(Readable):
             task.cancel()
 
     def _record(self, ref: BlockRef) -> bytes:
-        """Return the undo record of a block, which was kept or is fetched again."""
+        """Return the undo record of a block: the kept one or, if that has already been used, a newly fetched one."""
         record = self._records.pop(ref.hash, None)
         if record is None:
             record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous, by_details=self._needs_spent))

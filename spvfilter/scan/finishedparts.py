@@ -29,17 +29,17 @@ class FinishedPart:
     """A finished part that contains successive blocks of a chain."""
 
     part: Part
-    """The part, in the form in which a plan without its blocks keeps it."""
+    """The part, as a plan represents it when the files of its blocks are gone."""
     first: int
     """Height of the first block."""
     lasts: tuple[str, ...]
-    """Hash of the last block in each file of the part, in hex of its wire order."""
+    """Hash of the last block in each file of the part, as hex in wire order."""
     lacking: tuple[Heights, ...]
     """Heights of the blocks without an undo record, if other blocks of the part have one."""
 
     @classmethod
     def of(cls, rows: PartRows, number: int, network: str, following: int | None) -> FinishedPart:
-        """Return a finished part. `following` is its first height, if another part precedes it.
+        """Return a finished part. If another part precedes it, `following` is the height at which it must start.
 
         Raises SourceError if its heights are unknown or have a gap.
         """
@@ -114,8 +114,8 @@ def continued_plan(
 ) -> Plan:
     """Return a plan of finished parts and the blocks after them, which a spool keeps in a folder.
 
-    It equals the plan for the spool's files that continues the export, but reads no block of the finished parts. Raises
-    the same errors as `Plan.of`.
+    The result equals the plan that `Plan.of` returns to continue the export with the spool's files, but no block of the
+    finished parts is read. Raises the same errors as `Plan.of`.
     """
     rest_span = BlockSpan(None, span.to_height, None, span.to_time) if settled else span
     start = settled[-1].last + 1 if settled else 0

@@ -205,7 +205,7 @@ async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listi
 async def _round(
     matcher: Matcher, blocks: NodeBlocks, listing: Listing, kept: _Kept, told_from: int, notices: TipNotices | None
 ) -> AsyncGenerator[MatchBatch | Connected]:
-    """Scan the blocks of a listing and keep their hashes."""
+    """Scan the blocks of a listing, and keep their hashes."""
     source = NodeBlocks(
         blocks.node,
         undo=blocks.mode,

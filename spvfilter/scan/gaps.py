@@ -40,7 +40,7 @@ class ScannedHeights:
     is_cut: bool = False
     """True if a stale block is more than a day newer than the last block of the best chain."""
     begins_late: bool = False
-    """True if the range begins at a time, and blocks after that time may be missing before the first one."""
+    """True if the range begins at a time, and blocks of that time or later may be missing below the first one."""
 
     @property
     def is_whole(self) -> bool:
@@ -125,7 +125,8 @@ class HeightLedger:
             tip: Height of the last block of the best chain, if it is known. The node may not have written the undo
                 records of the last 10 blocks.
             from_height: The first requested height, or None if there is no limit.
-            begins_late: True if the range begins at a time, and blocks may be missing before the first one.
+            begins_late: True if the range begins at a time, and blocks of that time or later may be missing below the
+                first one.
         """
         found = joined(self.heights)
         lacking = (height for file in sorted(self.recorded) for height in self.lacking.get(file, ()))

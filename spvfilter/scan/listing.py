@@ -42,7 +42,7 @@ class FileListing:
         return len(self.rows) // ROW_SIZE
 
     def numbered(self, number: int) -> FileListing:
-        """Return the same listing with a different file number, which is also changed in each row."""
+        """Return the same listing with a different file number, both in its own field and in each row."""
         rows = bytearray(self.rows)
         for row in range(len(self)):
             FILE_NUMBER.pack_into(rows, row * ROW_SIZE, number)

@@ -1,4 +1,4 @@
-"""The manifest of a directory of parts: the inputs of its scan or export, its last chain, and the finished files.
+"""The manifest of a directory of parts: the inputs of its scan or export, the last chain, and the finished files.
 
 A run with different inputs is refused in the same directory.
 """
@@ -46,7 +46,7 @@ class Manifest:
     lasts: list[str] = field(default_factory=list)
     """Hash of the last block in each file of each part of the last finished run, as hex in wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """For each output's name, the digest of its inputs and the states of its files."""
+    """For each result file's name, the digest of its inputs and the states of its files."""
     windows: list[dict[str, int]] = field(default_factory=list)
     """The ends of the keychain windows, keyed by name, in the order in which the scan reached them."""
     parts_removed: bool = False

@@ -271,7 +271,7 @@ class RowForm:
         self._times = _UtcTexts()
 
     def columns(self, found: Columns) -> Columns:
-        """Return the file's columns for the columns of a part file."""
+        """Return the columns of the file, made from the columns of a part file."""
         *columns, entries = found
         return self._with_owners(columns, [texts.column(entries) for texts in self._owners.values()])
 
@@ -286,7 +286,7 @@ class RowForm:
         return column_lines(form, csv_columns(self.names), layouts, columns)
 
     def _with_owners(self, items: list[_Item], owners: list[_Item]) -> list[_Item]:
-        """Return one item for each column of the file in order, given those of the kernel and those of the owners."""
+        """Insert the items `owners` for the label and account columns into the `items` for the kernel's columns."""
         return [*items[:_OWNERS_AT], *owners, *items[_OWNERS_AT:]]
 
 

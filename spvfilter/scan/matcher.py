@@ -101,7 +101,7 @@ class Matcher:
 
         Threads are used as in `match_tx`. `spent` is the undo record of the block, or the spent outputs of each
         transaction after the coinbase, as in `WatchList.match_block`. Raises FormatError if the block is malformed or
-        the spent outputs do not match it, and KeychainError and WatchListInUseError as `match_tx` does.
+        the spent outputs do not match it, and KeychainError and WatchListInUseError in the same cases as `match_tx`.
         """
         block = to_bytes(raw)
         async with self._lock():
@@ -117,7 +117,7 @@ class Matcher:
         remember: int = REMEMBERED,
         spent: Callable[[bytes], Awaitable[Sequence[TxOut] | None]] | None = None,
     ) -> AsyncGenerator[TxMatches]:
-        """Yield the transactions of a source that concern the watch list, in the order in which they arrive.
+        """Yield the transactions of a source that match the watch list, in the order in which they arrive.
 
         The watch list learns matching outputs, so that a later spend is found. The latest transactions are remembered:
         a spend that arrives before its parent is yielded when the parent arrives. Conflicts are not resolved, so two
@@ -201,7 +201,7 @@ class Matcher:
         - Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for
           spends that arrived before their outputs. If a second branch has more work, it is matched at the end:
           `ScanReport.stale` then lists the blocks of the first branch, whose matches have already been yielded.
-        - Stale blocks give no matches, but their outputs are learned.
+        - Stale blocks yield no matches, but their outputs are learned.
         - If a use moves the window of a keychain beyond twice its lookahead, all blocks are searched again for the new
           scripts. Threads call `script_at` of keychains one at a time.
         - The height of a match is given (RawBlock), counted from the genesis block, or read from the block (BIP-34). It
@@ -312,7 +312,7 @@ class Matcher:
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
     """Return the feed that puts blocks in order.
 
-    Raises ParameterError if `in_order` does not apply to these blocks, and TypeError if `blocks` has the wrong type.
+    Raises ParameterError if `in_order` is True for files or a node, and TypeError if `blocks` has the wrong type.
     """
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("expected an iterable of raw blocks, not one block")

@@ -1,4 +1,4 @@
-"""Merge the files of a scan's parts, in chain order, into one output: CSV or JSON lines.
+"""Merge the files of a scan's parts, in chain order, into one file of CSV or JSON lines.
 
 Threads count and render pieces of the hits, and one thread writes them in order.
 """

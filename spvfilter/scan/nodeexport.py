@@ -164,7 +164,7 @@ class NodeExport:
         return self.directory.stat().st_mtime_ns if self.directory.exists() else 0
 
     async def _place(self, spool: BlockSpool) -> tuple[int, Listing | None]:
-        """Find the height at which the export continues, and remove what is no longer in the node's chain.
+        """Find the height at which the export continues, and remove blocks and parts that have left the node's chain.
 
         Returns:
             The number of exported blocks that left the chain, and the listing of the blocks to fetch, or None if there
@@ -337,7 +337,7 @@ class NodeExport:
         return files
 
     async def _found(self, missing: tuple[Heights, ...]) -> ScannedHeights:
-        """Return the heights that the plan covers, and the missing ones. `missing` are heights that the node lacks."""
+        """Return the heights that the plan covers, and the missing ones. `missing`: ranges that the node lacks."""
         found = self.plan.report.heights
         gaps = joined((*found.gaps, *missing))
         return replace(found, gaps=tuple(gaps), begins_late=await self._begins_late(found.found[0][0]))
@@ -359,7 +359,7 @@ class NodeExport:
 
 
 def _continues(part: FinishedPart, spool: BlockSpool) -> bool:
-    """Return True if the blocks in a spool reach the last block of the last finished part, and agree with it."""
+    """Return True if the blocks in a spool join the last finished part: they include its last block, or follow it."""
     if not spool.first <= part.last + 1 <= spool.last + 1:
         return False
     if spool.first > part.last:

@@ -141,7 +141,7 @@ class PendingBlock:
     found: bytes = b""
     """Packed hits of the block, if it may be searched again."""
     known: tuple[int, int] = (0, 0)
-    """Numbers of scripts and outpoints that the last search of the block used, as returned by `Growth.mark`."""
+    """Numbers of scripts and outpoints that the last search of the block used, as returned by `WatchGrowth.mark`."""
     spares: tuple[BlockRef, ...] = ()
     """Places of other copies of the block, in case the copy at `ref` is damaged."""
     by_undo: bool = False
@@ -165,7 +165,7 @@ class PendingBlock:
 class Feed(ABC):
     """Base class of feeds, which yield batches of blocks in the order in which they are scanned.
 
-    A feed fills in the fields of the report that concern headers.
+    A feed fills in those fields of the report that it can read from headers.
     """
 
     strict = True  # True if an unreadable block ends the scan.

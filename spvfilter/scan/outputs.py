@@ -1,4 +1,4 @@
-"""The outputs of a finished scan in a directory: a file of matches and a file of totals."""
+"""The results of a finished scan in a directory: a file of matches and a file of totals."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def publish(matches: Path, url: str) -> list[str]:
 
     Raises:
         ParameterError: `url` is not a URL, or fsspec is missing.
-        RemoteFileError: The store fails or refuses.
+        RemoteFileError: The store fails, or refuses the upload.
         OSError: A file cannot be read.
     """
     if not is_url(url):
@@ -102,10 +102,11 @@ def publish(matches: Path, url: str) -> list[str]:
 def _merged(
     is_stopped: Callable[[], bool], scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int
 ) -> Path:
-    """Write the output in this format, and in the formats of earlier runs, so that all outputs show the same chain.
+    """Write the results in this format, and in the formats of earlier runs, so that all of them show the same chain.
 
-    Outputs that are up to date stay as they are. All outputs are complete before the first one is replaced. Returns the
-    path of the file of matches. Raises WorkStoppedError once `is_stopped` returns True, and then replaces no output.
+    Files that are up to date stay as they are. All new files are complete before the first old one is replaced. Returns
+    the path of the file of matches. Raises WorkStoppedError once `is_stopped` returns True; no file has then been
+    replaced.
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
@@ -136,7 +137,7 @@ def _path(scan: PartScan, form: OutputFormat) -> Path:
 
 
 def _staged(path: Path) -> Path:
-    """Return the path of a complete output that has not replaced an earlier run's output yet."""
+    """Return the path at which a new file waits until it replaces the file of an earlier run."""
     return path.with_name(f".spvfilter-{path.name}")
 
 
@@ -167,7 +168,7 @@ def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable
 
 
 def _rendering(path: Path, inputs: str) -> str:
-    """Return the digest of an output's inputs, and the sizes and modification times of both files.
+    """Return the digest of a result's inputs, and the sizes and modification times of `path` and of the file of totals.
 
     These reveal whether a file was changed later, or replaced by a process that was killed.
     """

@@ -45,7 +45,7 @@ class PartColumns:
         names: The kernel's names of the columns.
         undo: The mode that says how undo files are used: the value of an UndoMode.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        summary: The counts and problems, which grow while the blocks are decoded.
+        summary: The summary, which counts the blocks and collects their problems as they are decoded.
         hits: The packed hits of blocks, keyed by block hash in wire order. If given, only these blocks are decoded, and
             only transactions with hits get rows. None for all blocks and transactions.
     """

@@ -75,13 +75,13 @@ class PartDirectory:
         return held
 
     def file(self, key: bytes, suffix: str = ".part") -> Path:
-        """Return the path of the file with this key, and note that this run uses the file."""
+        """Return the path of the file with this key, and record that this run uses the file."""
         name = key[:_KEY_BYTES].hex() + suffix
         self._used.add(name)
         return self.path / _PARTS / name
 
     def named(self, name: str) -> Path:
-        """Return the path of a part file that an earlier run made, and note that this run uses it."""
+        """Return the path of a part file that an earlier run made, and record that this run uses it."""
         self._used.add(name)
         return self.path / _PARTS / name
 

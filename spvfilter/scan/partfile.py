@@ -88,7 +88,7 @@ class PartSummary:
     unseen: int = 0
     """Number of blocks that may spend coins from before all scanned blocks.
 
-    The scan cannot find these spends. These blocks also count in `by_outpoint`.
+    The scan cannot find these spends. These blocks are also counted in `by_outpoint`.
     """
     problems: list[str] = field(default_factory=list)
     """Sentences about parts of block files that could not be read."""
@@ -97,7 +97,7 @@ class PartSummary:
 
     @property
     def lacks(self) -> bool:
-        """True if data could not be read, so that a later run scans the part again."""
+        """True if some data could not be read. A later run then scans the part again."""
         return bool(self.problems or self.undo_problems)
 
     def add(self, other: PartSummary) -> None:
@@ -181,7 +181,8 @@ class PartFile:
     def blocks(self) -> Iterator[BlockHits]:
         """Yield the blocks that have hits, in order.
 
-        Raises SourceError if the file is damaged, by the end of the iteration at the latest, and OSError.
+        Raises OSError if the file cannot be read. Raises SourceError if it is damaged, possibly only at the end of the
+        iteration.
         """
         for found in self._read():
             if isinstance(found, BlockHits):

@@ -39,7 +39,7 @@ class PartRows:
     rows: bytes
     """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes]
-    """Hash of the previous block for each row number whose preceding row is not that block."""
+    """Hash of the previous block, keyed by row number. It is omitted if that block is in the preceding row."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
@@ -79,7 +79,7 @@ def read_rows(path: Path, name: str) -> PartRows:
 
 
 def _starts(rows: bytes) -> Iterator[int]:
-    """Yield the numbers of the rows whose previous block is not in the preceding row."""
+    """Yield the numbers of the rows whose previous block is not the one in the preceding row."""
     return (number for number in range(len(rows) // ROW_SIZE) if not rows[(number + 1) * ROW_SIZE - 1] & FOLLOWS)
 
 

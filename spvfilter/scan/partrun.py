@@ -176,7 +176,7 @@ class PartRun:
         Args:
             manifest: The manifest, which is written.
             tasks: The tasks of all parts.
-            lasts: Hash of the last block in each file of each part, in hex of its wire order.
+            lasts: Hash of the last block in each file of each part, as hex in wire order.
             settled: Number of parts, counted from the first, whose blocks have already been recorded.
         """
         manifest.finished = [task.path.name for task in tasks]
@@ -190,7 +190,7 @@ class PartRun:
 
 
 def _key(task: PartTask) -> tuple[bool, int]:
-    """Return the key of a task's part: True for a stale part, and the number of the part."""
+    """Return a key that identifies a task's part: whether the part is stale, and its number."""
     return task.part.is_stale, task.part.number
 
 

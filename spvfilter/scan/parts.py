@@ -90,7 +90,7 @@ class PartBlocks(FileBlocks):
         self.mode: UndoMode = UndoMode(mode)
 
     def plan_undo(self, block: PlannedBlock) -> None:
-        """Store the place of a block's undo record as planned."""
+        """Record where, according to the plan, a block's undo record is."""
         beside = self._part.files[block.ref.file].undo
         if block.undo is not None and beside is not None:
             self._undo[block.ref.hash] = UndoPlace(block.ref.file, located(beside[0]), beside[1], *block.undo)
@@ -101,7 +101,7 @@ class PartBlocks(FileBlocks):
     def find_other_undo(self, ref: BlockRef, tried: Collection[UndoPlace]) -> UndoPlace | None:
         """Return another undo record for a block, after the records `tried` turned out to belong to other blocks.
 
-        The records of other blocks do not change.
+        Other blocks keep their records.
         """
         again, alone = self._again.get(ref.file), _alone(ref)
         if again is None:

@@ -33,7 +33,7 @@ class PlannedBlock:
     """One block of a part, as the plan stores it."""
 
     ref: BlockRef
-    """Place of the block, and its header fields. The file number counts the files of the part."""
+    """Place of the block, and its header fields. The file number is the index of a file of the part."""
     undo: tuple[int, int] | None
     """Offset and size of the block's undo record in the undo file, in bytes. None if the block has no undo record."""
     is_lone: bool
@@ -71,9 +71,9 @@ class Part:
     rows: bytes = field(repr=False)
     """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes] = field(repr=False)
-    """Hash of the previous block for each row number. Omitted if the preceding row is that block."""
+    """Hash of the previous block, keyed by row number. It is omitted if that block is in the preceding row."""
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
-    """Other copies of the block for each row number: (file, offset, size) of each copy."""
+    """Other copies of a row's block, keyed by row number: (file, offset, size) of each copy."""
     size: int
     """Total size of the part's blocks, in bytes."""
     is_stale: bool = False
@@ -225,9 +225,9 @@ Places = dict[tuple[bool, int], dict[int, Part]]
 def planned(
     files: ListedFiles, network: Network, part_size: int, directory: str | os.PathLike[str] | None = None
 ) -> tuple[Plan, Places]:
-    """Return a plan of the files, and each part with the files of each machine.
+    """Return a plan of the files, and each part in the forms for the machines that have its files.
 
-    The plan contains each part with the files of its first machine. Raises the same errors as `Plan.of`.
+    The plan itself contains the form for the first of these machines. Raises the same errors as `Plan.of`.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")

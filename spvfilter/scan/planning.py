@@ -36,17 +36,17 @@ class Cut(NamedTuple):
     """The rows of one part of a plan, before the part is made."""
 
     rows: bytes
-    """Rows of the part's blocks, 73 bytes each. The file numbers count the files of the part."""
+    """Rows of the part's blocks, 73 bytes each. The file numbers in them are indexes into `files`."""
     previous: dict[int, bytes]
-    """Hash of the previous block for each row number. Omitted if the preceding row is that block."""
+    """Hash of the previous block, keyed by row number. It is omitted if that block is in the preceding row."""
     spares: dict[int, tuple[tuple[int, int, int], ...]]
-    """Other copies of the block for each row number: (file, offset, size) of each copy."""
+    """Other copies of a row's block, keyed by row number: (file, offset, size) of each copy."""
     files: list[int]
     """For each file of the part, its number in the source."""
     size: int
     """Total size of the part's blocks, in bytes."""
     kept: str = ""
-    """Name of the same part's file in the earlier run, if files of its blocks are gone. Otherwise empty."""
+    """Name of the part's file from the earlier run if some of its block files are gone. Otherwise empty."""
 
 
 class Planning:
@@ -327,7 +327,7 @@ def _has_undo(raw: bytes) -> bool:
 
 
 def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
-    """Choose a copy of the block that has an undo record, if there is one."""
+    """Make a row describe a copy of its block that has an undo record, if there is such a copy."""
     if rows.undo(row)[1]:
         return
     for number, raw in enumerate(copies):

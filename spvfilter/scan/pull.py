@@ -18,7 +18,7 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
     """Yield the items. Each is requested only when it is needed.
 
     `next` may block forever, on a terminal or a pipe. Its thread is a daemon, so the process can exit while the thread
-    works, and closing the generator waits for it only for a moment.
+    works. Closing the generator waits only briefly for the thread.
     """
     loop = asyncio.get_running_loop()
     iterator = iter(items)
@@ -47,14 +47,14 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
 
 
 async def pull_ahead(items: Iterable[T], weight: Callable[[T], int], most: int = 1_000_000) -> AsyncGenerator[T]:
-    """Yield the items. A daemon thread requests them ahead, up to `most` bytes.
+    """Yield the items. A daemon thread requests them in advance, up to `most` bytes.
 
     This is faster than `pull` for small items, because requested items are yielded without switching threads.
 
     Args:
         items: The items. Their `next` may wait forever.
         weight: Function that returns the size of an item in bytes.
-        most: Most bytes of items to request ahead.
+        most: Largest size, in bytes, of the items that are requested in advance.
     """
     buffer = _Buffer[T](asyncio.get_running_loop(), most)
     thread = threading.Thread(target=buffer.fill, args=(items, weight), name="spvfilter-next", daemon=True)

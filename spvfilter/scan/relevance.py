@@ -1,4 +1,4 @@
-"""Loose transactions tested against a BIP-37 filter: finds the transactions that a node with this filter sends."""
+"""Test transactions outside blocks against a BIP-37 filter, to find the transactions that a node would send for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spvfilter.transaction import Transaction
 
 @public
 class RelevantTx(NamedTuple):
-    """A transaction of a stream that a node with a BIP-37 filter sends, or that is malformed."""
+    """A transaction of a stream that is malformed, or that a node would send to a client with this BIP-37 filter."""
 
     number: int
     """Position of the transaction in the source, starting at 0."""
@@ -42,7 +42,7 @@ class RelevantTx(NamedTuple):
 async def relevant_txs(
     bloom: Bip37Filter, source: RawTransactions, *, strict: bool = False
 ) -> AsyncGenerator[RelevantTx]:
-    """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order in which they arrive.
+    """Yield the transactions of a source that a node would send for this BIP-37 filter, in order of arrival.
 
     Each yielded transaction updates the filter, as the filter's flags say, before the next transaction is tested (Core
     bloom.cpp IsRelevantAndUpdate).

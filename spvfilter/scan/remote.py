@@ -29,8 +29,8 @@ class RemoteFile:
 
     The methods raise:
 
-    - FileNotFoundError, IsADirectoryError or NotADirectoryError if the store says so of this file;
-    - RemoteFileError if the store itself fails or refuses;
+    - FileNotFoundError, IsADirectoryError or NotADirectoryError if the store reports this for the file;
+    - RemoteFileError if the store itself fails, or refuses access;
     - ParameterError if fsspec, or another package that it needs for this URL, is missing.
 
     The constructor raises ParameterError if the URL contains a password.

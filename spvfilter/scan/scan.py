@@ -496,7 +496,7 @@ def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
 
 
 def _united(packed: bytes, more: bytes) -> bytes:
-    """Return the hits from both, with each input and output once, in the order of a scan.
+    """Combine two sets of packed hits: each input and output once, in the order of a scan.
 
     A spend in `more` replaces a matched data push.
     """

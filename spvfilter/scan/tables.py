@@ -174,7 +174,7 @@ def write_parquet(
 
 
 class Owners:
-    """The labels of a watch list for columns, and its accounts, or None if it has no accounts."""
+    """The labels and the accounts of a watch list, rendered for columns. The accounts are None if the list has none."""
 
     def __init__(self, watch: WatchList) -> None:
         self.labels: LineLabels = LineLabels(watch, str.encode)

@@ -58,7 +58,7 @@ def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> It
 async def read_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> AsyncGenerator[bytes]:
     """Yield the transactions that `stream_txs` yields. A thread reads the stream, up to 1 MB ahead.
 
-    Raises FormatError and SourceError as `stream_txs` does.
+    Raises FormatError and SourceError in the same cases as `stream_txs`.
     """
     async with aclosing(pull_ahead(_items(stream), _weight)) as items:
         async for item in items:

@@ -127,7 +127,7 @@ class UndoFile:
             yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)
 
     def read(self, record: Record) -> bytes:
-        """Return a record with its checksum. Raises OSError and SourceError as `UndoPlace.read` does."""
+        """Return a record with its checksum. Raises OSError and SourceError in the same cases as `UndoPlace.read`."""
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
@@ -174,7 +174,7 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
     """Return the undo record of each block in one file that spends coins.
 
     If every block has a record, the records are only aligned, not verified, so call `pair_exactly` if a record turns
-    out to belong to another block. Raises OSError and SourceError as `UndoFile.records` does.
+    out to belong to another block. Raises OSError and SourceError in the same cases as `UndoFile.records`.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     if len({block.previous for block in spending}) < len(spending):
@@ -199,7 +199,7 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
 def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
     """Return the undo record of each block in one file, found by computing the checksums of all records.
 
-    Raises OSError and SourceError as `UndoFile.records` does.
+    Raises OSError and SourceError in the same cases as `UndoFile.records`.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     claims: dict[bytes, list[Record]] = {}  # records, keyed by the parent of their block
@@ -401,7 +401,7 @@ class UndoFiles:
         self._pair(paired, pair)
 
     def _pair(self, paired: _Paired, how: Callable[[UndoFile, Sequence[LinkedBlock], Network], Pairing]) -> None:
-        """Pair the records of one file with its blocks, using the function `how`, and note the problems."""
+        """Pair the records of one file with its blocks, using the function `how`, and record the problems."""
         name = str(paired.file.path)
         try:
             found = how(paired.file, paired.blocks, paired.network)

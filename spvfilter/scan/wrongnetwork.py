@@ -10,7 +10,7 @@ from spvfilter.network import NETWORKS, SIGNET, Network
 from spvfilter.protocol import HEADER_SIZE
 
 A_TRANSACTION = "a transaction, not a block: `spvfilter match` and Matcher.match_txs take transactions"
-"""The reason that a transaction is not scanned."""
+"""The message that says why a transaction is not scanned."""
 
 
 def is_tx(raw: bytes) -> bool:
@@ -63,7 +63,7 @@ def contradiction(raw: bytes, network: Network) -> str | None:
     """
     owner = Network.of_magic(raw[:4], network)
     if owner is not None:  # no block has a magic as its version
-        return f"a record of a blk*.dat of {owner}, with its magic and length, where only a block is expected"
+        return f"expected only a block, but this is a record of a {owner} blk*.dat, with its magic and length"
     if len(raw) < HEADER_SIZE:
         return None
     known = {each.genesis_hash: each for each in NETWORKS}

@@ -64,7 +64,7 @@ def test_a_line_of_another_network_is_named_and_skipped() -> None:
     assert list(stream_blocks(io.BytesIO(lines.encode()), MAINNET, said.append)) == [good, good]
     assert said == [
         "line 2: the block after the genesis block of regtest, not of mainnet",
-        "line 3: a record of a blk*.dat of mainnet, with its magic and length, where only a block is expected",
+        "line 3: expected only a block, but this is a record of a mainnet blk*.dat, with its magic and length",
     ]
     with pytest.raises(FormatError, match="of regtest, not of mainnet") as raised:
         list(stream_blocks(io.BytesIO(lines.encode()), MAINNET))
