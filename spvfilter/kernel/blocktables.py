@@ -44,7 +44,7 @@ class ColumnBuffers(NamedTuple):
     validity: bytes | None
     """One bit for each row, lowest bit first: 1 if the row has a value, or None if all rows have one."""
     offsets: bytes | None
-    """Offsets of the values in `data` as int32 (one more than rows), or None unless the layout is BINARY or TEXT."""
+    """Offsets of the values in `data`, as int32, one more than the rows. None unless the layout is BINARY or TEXT."""
     data: bytes
     """The values. A row without a value contains zero or nothing here."""
 
@@ -149,8 +149,8 @@ ITEMS: dict[str, Layout] = {
 }
 """The layout of each column of the `items` table, which contains a row for each input and output.
 
-The source of an input is the output that it spends; an output is its own source. The entry is that of the row's hit,
-or the lowest of several.
+The source of an input is the output that it spends; an output is its own source. The entry is that of the row's hit, or
+the lowest one if the row has several hits.
 """
 
 TABLES: dict[str, dict[str, Layout]] = BLOCK_TABLES | {"items": ITEMS}

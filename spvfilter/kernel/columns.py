@@ -80,7 +80,7 @@ class BatchPieces(NamedTuple):
     pieces: Iterable[tuple[int, object]]
     """The kind and the contents of each piece."""
     answer: Callable[[bytes], object]
-    """Makes a mask of the batch's library from one byte for each key."""
+    """Function that turns one byte for each key into a mask of the library that the keys came from."""
 
 
 def skips(nulls: object) -> bool:
@@ -220,7 +220,7 @@ def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bo
         missing: Mask of the missing keys.
         values: The column.
         as_array: Converts the column to a NumPy array.
-        skip: True skips missing keys. False raises TypeError for the first one.
+        skip: True to skip missing keys, False to raise TypeError for the first one.
         kind: Kind of the pieces.
     """
     answer = masks.BoolMask.of

@@ -9,7 +9,7 @@ import numpy
 
 
 class BoolMask(numpy.ndarray[Any, Any]):
-    """A one-dimensional NumPy array of bools that is also equal to the bytes it consists of.
+    """A one-dimensional NumPy array of bools that also compares equal to the bytes that it consists of.
 
     Masks for other keys are bytes, so code can compare both kinds in the same way.
     """

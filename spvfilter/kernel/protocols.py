@@ -28,7 +28,7 @@ class Protocol(NamedTuple):
     where: Where
     """The place of the mark."""
     mark: bytes
-    """The bytes at the beginning of that place."""
+    """The bytes with which that place must begin."""
     next: bytes
     """Bytes, one of which must follow the mark, or empty if anything may follow."""
     least: int

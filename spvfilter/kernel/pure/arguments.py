@@ -27,7 +27,7 @@ def snapshot(data: object, argument: str = "") -> bytes:
 
 
 def check_iterable(value: object, argument: str, wanted: str) -> None:
-    """Raise TypeError, with the argument's name and what it must be, unless a value can be iterated over."""
+    """Raise TypeError unless a value is iterable. The message gives the argument's name and what it must be."""
     if hasattr(type(value), "__iter__"):
         return
     try:
@@ -51,7 +51,7 @@ def snapshots(items: Iterable[object], argument: str) -> list[bytes]:
 def hashes_of(items: Iterable[object], argument: str) -> list[bytes]:
     """Return the bytes of each item. Each item must be 32 bytes long.
 
-    Raises TypeError as `snapshots` does, and ParameterError for the wrong number of bytes.
+    Raises TypeError in the same cases as `snapshots`, and ParameterError for the wrong number of bytes.
     """
     return [hash_of(item) for item in snapshots(items, argument)]
 

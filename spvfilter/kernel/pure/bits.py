@@ -136,9 +136,9 @@ class BitCore(Hashed):
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Test a batch of keys, as `update` accepts it, and return one byte for each key: 1 if it is contained, else 0.
 
-        For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean
-        Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the same errors
-        as `update`, except ReadOnlyError.
+        For a column, the result is a mask of the column's library: an array of NumPy's bool for NumPy and pandas, a
+        Boolean Series for polars, a BooleanArray for pyarrow. A skipped null counts as not contained. Raises the same
+        errors as `update`, except ReadOnlyError.
         """
         batch, answer = self._batch(keys, nulls, padding)
         # the result is bytes or a mask
@@ -195,7 +195,7 @@ class BitCore(Hashed):
         return self
 
     def __le__(self, other: BitCore) -> bool:
-        """True if every bit that is set here is set in `other`: it contains every key that this filter contains."""
+        """True if every bit that is set here is set in `other`, which then contains every key of this filter."""
         if not isinstance(other, BitCore):
             return NotImplemented
         self._same_shape(other)
@@ -308,7 +308,7 @@ class CounterCore(Hashed):
         """Decrement the counters of a key.
 
         Raises KeyError if the key is not contained, because removing it could lose other keys. Raises TypeError,
-        KeyRangeError and ReadOnlyError as `add` does.
+        KeyRangeError and ReadOnlyError in the same cases as `add`.
         """
         cells = set(self._positions(self._encode(key)))
         if not self._all_counted(cells):
@@ -326,7 +326,7 @@ class CounterCore(Hashed):
     def count(self, key: object, /) -> int:
         """Return an upper bound on how often the key was added: the smallest of its counters.
 
-        If the result is `counter_limit`, the key was added that often or more. Raises TypeError or KeyRangeError for a
+        If the result is `counter_limit`, the key was added at least that often. Raises TypeError or KeyRangeError for a
         key that does not fit the filter's encoding.
         """
         return min(map(self._get, self._positions(self._encode(key))), default=self.counter_limit)

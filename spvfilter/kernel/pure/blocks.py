@@ -132,7 +132,10 @@ def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
 
 
 def parse_tx(raw: bytes, /) -> TxSpan:
-    """Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and if there are trailing bytes."""
+    """Parse the transaction that fills `raw`.
+
+    Raises FormatError in the same cases as walk_tx, and if there are trailing bytes.
+    """
     raw = snapshot(raw)
     tx = walk_tx(raw)
     if left := len(raw) - tx.end:
@@ -141,7 +144,10 @@ def parse_tx(raw: bytes, /) -> TxSpan:
 
 
 def spent_outpoints(raw: bytes, /) -> list[bytes]:
-    """Return the outpoints, 36 bytes each, that a transaction spends. Raises FormatError as parse_tx does."""
+    """Return the outpoints, 36 bytes each, that a transaction spends.
+
+    Raises FormatError in the same cases as parse_tx.
+    """
     raw = snapshot(raw)
     return [raw[at : at + OUTPOINT_SIZE] for at, _, _ in parse_tx(raw).inputs]
 
@@ -185,13 +191,16 @@ def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
 def txid(raw: bytes, tx: TxSpan) -> bytes:
     """Return the sha256d of the stripped transaction, 32 bytes in wire order.
 
-    Raises ParameterError as strip_witness does.
+    Raises ParameterError in the same cases as strip_witness.
     """
     return sha256d(strip_witness(raw, tx))
 
 
 def wtxid(raw: bytes, tx: TxSpan) -> bytes:
-    """Return the sha256d of the transaction with its witness (BIP-141). Raises ParameterError as strip_witness does."""
+    """Return the sha256d of the transaction with its witness (BIP-141).
+
+    Raises ParameterError in the same cases as strip_witness.
+    """
     return sha256d(_spanned(raw, tx)[tx.start : tx.end])
 
 
@@ -256,18 +265,18 @@ def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
 def block_txids(raw: bytes, /) -> bytes:
     """Return the concatenated ids of a block's transactions, 32 bytes each in wire order.
 
-    Raises FormatError as `walk_block` does.
+    Raises FormatError in the same cases as `walk_block`.
     """
     raw = snapshot(raw)
     return b"".join([txid(raw, tx) for tx in walk_block(raw)])
 
 
 def block_txs(raw: bytes, positions: Iterable[int], /) -> list[bytes]:
-    """Return the bytes of the transactions at some positions of a block, in the order of the positions.
+    """Return the bytes of a block's transactions at the given positions, in the order of `positions`.
 
     Raises:
         FormatError: walk_block refuses the block.
-        ParameterError: The block has no transaction at a position.
+        ParameterError: The block has no transaction at one of the positions.
     """
     raw = snapshot(raw)
     txs = list(walk_block(raw))
@@ -304,14 +313,14 @@ def check_amounts(raw: bytes, /) -> None:
     Neither a txid nor a header proves this rule (Core CheckTransaction): on a chain with little work, a peer can mine a
     block with any amounts.
 
-    Raises FormatError as `walk_block` does. For wrong amounts its `field` is "output values".
+    Raises FormatError in the same cases as `walk_block`. For wrong amounts its `field` is "output values".
     """
     raw = snapshot(raw)
     check_amounts_of(raw, walk_block(raw))
 
 
 def check_amounts_of(raw: bytes, txs: Iterable[TxSpan]) -> None:
-    """Check the amounts of a block's walked transactions. Raises FormatError as `check_amounts` does."""
+    """Check the amounts of a block's walked transactions. Raises FormatError in the same cases as `check_amounts`."""
     for tx in txs:
         values = [int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs]  # above 2^63 if negative
         if any(value > MAX_MONEY for value in values) or sum(values) > MAX_MONEY:
@@ -339,7 +348,7 @@ def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
 def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[list[TxMatch], bytes]:
     """Return the transactions of a block that a node's filter matches, in order, and the filter's bits after the block.
 
-    Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock).
+    Each transaction is tested against the filter as updated by the transactions before it (Core CMerkleBlock).
 
     Args:
         raw: The block.

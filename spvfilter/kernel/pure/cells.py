@@ -80,7 +80,7 @@ _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
 
 
 def encoder_of(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
-    """Return the function that encodes keys. Raises ParameterError unless `own` is given for CALLABLE alone."""
+    """Return the function that encodes keys. Raises ParameterError if `own` is missing for CALLABLE, or not wanted."""
     if (encoding is Encoding.CALLABLE) != (own is not None):
         raise ParameterError("the encoding must be CALLABLE if `encode` is given, and only then")
     if own is None:

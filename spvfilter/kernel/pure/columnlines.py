@@ -38,8 +38,8 @@ def column_lines(
         columns: The columns, as `block_columns` returns them. Text is UTF-8.
 
     Raises:
-        ParameterError: The numbers of items differ, a layout cannot be written, or a column does not match its number
-            of rows.
+        ParameterError: The arguments differ in their number of columns, a layout cannot be written, or a column does
+            not match its number of rows.
         TypeError: An argument has the wrong type.
     """
     chosen = whole(form, 0, _FORMS - 1, "a form must be 0 or 1")

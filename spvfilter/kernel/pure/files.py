@@ -60,7 +60,7 @@ def checked(
 ) -> tuple[int, int, int, bytes]:
     """Return the arguments of read_at after checking them, with the key as bytes.
 
-    Raises ParameterError as read_at does. `most` is the largest size allowed.
+    Raises ParameterError in the same cases as read_at. `most` is the largest size allowed.
     """
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):

@@ -69,7 +69,7 @@ def rice_encode(numbers: Iterable[int], p: int) -> bytes:
 
 
 def gcs_values(data: bytes, p: int) -> list[int]:
-    """Return the values in a set, ascending. Raises FormatError as gcs_check does."""
+    """Return the values in a set, ascending. Raises FormatError in the same cases as gcs_check."""
     count, at = read_compact_size(data, 0, "element count")
     if count * (p + 1) > 8 * (len(data) - at):
         message = f"truncated: {count} elements of at least {p + 1} bits claimed, {len(data) - at} bytes left"

@@ -1,4 +1,4 @@
-"""The image of a watch table: its entries, their index and its coins, as bytes in which a table looks entries up.
+"""The image of a watch table: its entries, their index and its coins, as bytes that a table can search in place.
 
 This is the readable reference; the C twin is csrc/watch/image.h, which describes the bytes.
 """

@@ -88,7 +88,7 @@ def silent_candidate(
     eligible transactions). It may have no taproot output or no eligible input, or it may spend an output whose witness
     version is above 1.
 
-    Raises FormatError as walk_tx does, and if `spent` does not contain an item for each input.
+    Raises FormatError in the same cases as walk_tx, and if `spent` does not contain an item for each input.
     """
     raw, at = snapshot(raw), offset(at)
     scripts = None if spent is None else [None if script is None else snapshot(script) for script in spent]

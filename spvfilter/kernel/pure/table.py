@@ -191,8 +191,8 @@ class WatchTable:
 
         Raises:
             ParameterError: The key is not 64 bytes long, or the address of the memory is wrong.
-            FormatError: The memory has the wrong size, or the table uses a damaged image. In such an image an entry
-                occurs twice, is invalid, or changes.
+            FormatError: The memory has the wrong size, or the table uses a damaged image. In a damaged image, an entry
+                may occur twice, be invalid, or change.
         """
         key = snapshot(key)
         if len(key) != KEY_SIZE:
@@ -234,7 +234,7 @@ class WatchTable:
     def learn(self, hits: Iterable[Hit], /) -> None:
         """Watch the outpoints of the outputs among `hits`, except those of data prefixes and script types.
 
-        Raises ParameterError as `set_coin` does; in that case no outpoint is added.
+        Raises ParameterError in the same cases as `set_coin`; in that case no outpoint is added.
         """
         found = [
             _checked(hit.outpoint, hit.entry, hit.value, hit.script)

@@ -8,7 +8,7 @@ This is the readable reference.
              VARINT amount, compressed; script, compressed
     record   undo, then the check: sha256d(hash of the block's previous block, undo), 32 bytes
 
-Height 0 means that the height is not known: before Core 0.15 only the last spend of a transaction's outputs had it.
+Height 0 means that the height is not known: before Core 0.15, only the last spend of a transaction's outputs stored it.
 """
 
 from __future__ import annotations

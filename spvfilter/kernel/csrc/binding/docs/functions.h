@@ -8,7 +8,7 @@
     "\n" \
     "Return the transactions of a block that a node's filter matches, in order, and the filter's bits after the block.\n" \
     "\n" \
-    "Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock).\n" \
+    "Each transaction is tested against the filter as updated by the transactions before it (Core CMerkleBlock).\n" \
     "\n" \
     "Args:\n" \
     "    raw: The block.\n" \
@@ -42,16 +42,16 @@
     "\n" \
     "Return the concatenated ids of a block's transactions, 32 bytes each in wire order.\n" \
     "\n" \
-    "Raises FormatError as `walk_block` does."
+    "Raises FormatError in the same cases as `walk_block`."
 #define SPV_DOC_block_txs \
     "block_txs($module, raw, positions, /)\n" \
     "--\n" \
     "\n" \
-    "Return the bytes of the transactions at some positions of a block, in the order of the positions.\n" \
+    "Return the bytes of a block's transactions at the given positions, in the order of `positions`.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: walk_block refuses the block.\n" \
-    "    ParameterError: The block has no transaction at a position."
+    "    ParameterError: The block has no transaction at one of the positions."
 #define SPV_DOC_check_amounts \
     "check_amounts($module, raw, /)\n" \
     "--\n" \
@@ -61,7 +61,7 @@
     "Neither a txid nor a header proves this rule (Core CheckTransaction): on a chain with little work, a peer can mine a\n" \
     "block with any amounts.\n" \
     "\n" \
-    "Raises FormatError as `walk_block` does. For wrong amounts its `field` is \"output values\"."
+    "Raises FormatError in the same cases as `walk_block`. For wrong amounts its `field` is \"output values\"."
 #define SPV_DOC_check_block \
     "check_block($module, raw, /)\n" \
     "--\n" \
@@ -124,12 +124,16 @@
     "parse_tx($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and if there are trailing bytes."
+    "Parse the transaction that fills `raw`.\n" \
+    "\n" \
+    "Raises FormatError in the same cases as walk_tx, and if there are trailing bytes."
 #define SPV_DOC_spent_outpoints \
     "spent_outpoints($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "Return the outpoints, 36 bytes each, that a transaction spends. Raises FormatError as parse_tx does."
+    "Return the outpoints, 36 bytes each, that a transaction spends.\n" \
+    "\n" \
+    "Raises FormatError in the same cases as parse_tx."
 #define SPV_DOC_strip_witness \
     "strip_witness($module, raw, tx)\n" \
     "--\n" \
@@ -145,7 +149,7 @@
     "\n" \
     "Return the sha256d of the stripped transaction, 32 bytes in wire order.\n" \
     "\n" \
-    "Raises ParameterError as strip_witness does."
+    "Raises ParameterError in the same cases as strip_witness."
 #define SPV_DOC_walk_block \
     "walk_block($module, raw, /)\n" \
     "--\n" \
@@ -167,7 +171,9 @@
     "wtxid($module, raw, tx)\n" \
     "--\n" \
     "\n" \
-    "Return the sha256d of the transaction with its witness (BIP-141). Raises ParameterError as strip_witness does."
+    "Return the sha256d of the transaction with its witness (BIP-141).\n" \
+    "\n" \
+    "Raises ParameterError in the same cases as strip_witness."
 #define SPV_DOC_decode_address \
     "decode_address($module, text, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
@@ -461,8 +467,8 @@
     "    columns: The columns, as `block_columns` returns them. Text is UTF-8.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The numbers of items differ, a layout cannot be written, or a column does not match its number\n" \
-    "        of rows.\n" \
+    "    ParameterError: The arguments differ in their number of columns, a layout cannot be written, or a column does\n" \
+    "        not match its number of rows.\n" \
     "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_columns \
     "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
@@ -620,7 +626,7 @@
     "eligible transactions). It may have no taproot output or no eligible input, or it may spend an output whose witness\n" \
     "version is above 1.\n" \
     "\n" \
-    "Raises FormatError as walk_tx does, and if `spent` does not contain an item for each input."
+    "Raises FormatError in the same cases as walk_tx, and if `spent` does not contain an item for each input."
 #define SPV_DOC_block_columns \
     "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, hits, /)\n" \
     "--\n" \

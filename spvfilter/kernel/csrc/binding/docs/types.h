@@ -63,9 +63,9 @@
     "\n" \
     "Test a batch of keys, as `update` accepts it, and return one byte for each key: 1 if it is contained, else 0.\n" \
     "\n" \
-    "For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean\n" \
-    "Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the same errors\n" \
-    "as `update`, except ReadOnlyError."
+    "For a column, the result is a mask of the column's library: an array of NumPy's bool for NumPy and pandas, a\n" \
+    "Boolean Series for polars, a BooleanArray for pyarrow. A skipped null counts as not contained. Raises the same\n" \
+    "errors as `update`, except ReadOnlyError."
 #define SPV_DOC_BitCore_set_bits \
     "set_bits($self)\n" \
     "--\n" \
@@ -151,14 +151,14 @@
     "Decrement the counters of a key.\n" \
     "\n" \
     "Raises KeyError if the key is not contained, because removing it could lose other keys. Raises TypeError,\n" \
-    "KeyRangeError and ReadOnlyError as `add` does."
+    "KeyRangeError and ReadOnlyError in the same cases as `add`."
 #define SPV_DOC_CounterCore_count \
     "count($self, key, /)\n" \
     "--\n" \
     "\n" \
     "Return an upper bound on how often the key was added: the smallest of its counters.\n" \
     "\n" \
-    "If the result is `counter_limit`, the key was added that often or more. Raises TypeError or KeyRangeError for a\n" \
+    "If the result is `counter_limit`, the key was added at least that often. Raises TypeError or KeyRangeError for a\n" \
     "key that does not fit the filter's encoding."
 #define SPV_DOC_CounterCore_update \
     "update($self, *keys, nulls='raise', padding=None)\n" \
@@ -408,8 +408,8 @@
     "\n" \
     "Raises:\n" \
     "    ParameterError: The key is not 64 bytes long, or the address of the memory is wrong.\n" \
-    "    FormatError: The memory has the wrong size, or the table uses a damaged image. In such an image an entry\n" \
-    "        occurs twice, is invalid, or changes."
+    "    FormatError: The memory has the wrong size, or the table uses a damaged image. In a damaged image, an entry\n" \
+    "        may occur twice, be invalid, or change."
 #define SPV_DOC_WatchTable_coin \
     "coin($self, outpoint, /)\n" \
     "--\n" \
@@ -442,7 +442,7 @@
     "\n" \
     "Watch the outpoints of the outputs among `hits`, except those of data prefixes and script types.\n" \
     "\n" \
-    "Raises ParameterError as `set_coin` does; in that case no outpoint is added."
+    "Raises ParameterError in the same cases as `set_coin`; in that case no outpoint is added."
 #define SPV_DOC_WatchTable_learn_packed \
     "learn_packed($self, packed, /)\n" \
     "--\n" \
