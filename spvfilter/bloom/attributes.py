@@ -1,4 +1,4 @@
-"""Keep the attributes that a subclass of a filter adds to its objects when they are copied or pickled."""
+"""When filters are copied or pickled, keep the attributes that a subclass has added to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def added_attributes(made: object) -> dict[str, object]:
-    """Return the attributes in the `__dict__` and in the slots of classes outside this package."""
+    """Return the attributes in an object's `__dict__`, and in the slots of its classes outside this package."""
     found = dict(getattr(made, "__dict__", {}))
     for kind in type(made).__mro__:
         slots = vars(kind).get("__slots__", ())

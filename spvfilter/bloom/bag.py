@@ -32,7 +32,7 @@ def is_bag(keys: object) -> bool:
 
 
 def bits_of_bag(bag: Any, over: Callable[[Buffer], BufferFilter], size: int) -> bytes:
-    """Return the bits of a filter of all keys in a bag.
+    """Return the bits of a filter that contains all keys in a bag.
 
     The bag is computed where `bag.compute()` computes it: on a cluster if the program has a Dask client, otherwise in
     local processes.

@@ -127,9 +127,9 @@ class GenericFilter:
     on_full: OnFull
     """Reaction of a full filter to a new key: "raise" raises CapacityError, "warn" issues CapacityWarning."""
     _full_at: tuple[int, float | None] | None
-    """Number of keys when `room` runs out, and the rate then if it is known. None if both must be estimated."""
+    """Number of keys at which `room` runs out, and the rate with that many if known. None if both must be estimated."""
     _owner: Literal["self", "others"] | mmap.mmap
-    """Owner of the memory: "self" means only this filter, "others" means shared. A file is completed by `close`."""
+    """Owner of the memory: "self" (this filter alone), "others" (shared), or a mapped file, which `close` completes."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class GenericFilter:
             self.room = -1 if not empty else capacity if capacity < _MOST_ROOM else _MOST_ROOM
 
     def _make_room(self) -> None:
-        """Decide whether the filter is full. The kernel calls this before it adds a new key if no room is known.
+        """Decide whether the filter is full. The kernel calls this before it adds a new key if `room` is 0 or unknown.
 
         A new filter is full after `capacity` new keys. Keys that it already contains are not counted again.
 

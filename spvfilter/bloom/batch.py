@@ -13,7 +13,7 @@ class KeyBatch:
     """The keys of a batch, without the nulls that are skipped. Each key is an object that `add` accepts.
 
     It accepts whatever a filter's `update` accepts, and can be iterated only once. Raises TypeError, KeyRangeError,
-    ColumnError and ParameterError as BloomFilter.update does.
+    ColumnError and ParameterError in the same cases as BloomFilter.update.
     """
 
     def __init__(self, keys: Keys, nulls: Nulls, encoding: Encoding, padding: Padding | None = None) -> None:

@@ -222,7 +222,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     @property
     def counter_overflow(self) -> float | None:
-        """Probability that any one counter has reached its limit at `capacity` distinct keys. None without capacity."""
+        """Probability that a given counter has reached its limit at `capacity` distinct keys. None without capacity."""
         if not self.capacity:
             return None
         return sizing.counter_overflow(self.cells, self.hash_funcs, self.capacity, self.counter_limit)

@@ -117,7 +117,7 @@ def of_fill(family: Family, bits: int, hash_funcs: int, fill: float, partitioned
 
 
 def reachable(family: Family, bits: int) -> int:
-    """Return how many of the first bits the hashes of a family reach."""
+    """Return the number of bits that the hashes of a family can reach. These are the first bits."""
     return min(bits, 1 << _HASH_BITS.get(family, 64))
 
 

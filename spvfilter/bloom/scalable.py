@@ -104,7 +104,7 @@ class ScalableBloomFilter(SeriesCore):
     def _make_room(self) -> None:
         """Make the next slice if the last one is full.
 
-        The kernel calls this before it adds a new key if no room is known.
+        The kernel calls this before it adds a new key if `room` is 0 or unknown.
 
         A slice is full when the estimate from its set bits reaches its capacity. Its rate is therefore kept for any
         keys, even if they set more bits than average.

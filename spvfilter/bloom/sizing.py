@@ -65,7 +65,7 @@ def optimal_bits_per_item(fp_rate: float) -> float:
 
 
 def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
-    """Return the smallest number of bits with which `capacity` items keep `fp_rate`, and its number of hash functions.
+    """Return the smallest number of bits that keeps `fp_rate` for `capacity` items, and the number of hash functions.
 
     The real optimum k = -log2 p lies between two integers. Both are tried, and the smaller filter is returned. The
     approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m.

@@ -185,7 +185,7 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     length = int.from_bytes(tail[:4], "little")
     start = size - _TAIL - length
     if start < len(_MAGIC) or length > _MAX_FOOTER:
-        message = f"the footer is {length} bytes long, but the file only {size}"
+        message = f"the footer is {length} bytes long, but the file is only {size}"
         raise FormatError(message, offset=size - _TAIL, field="footer")
     cursor = Thrift(_bytes_at(file, start, length), start, "footer")
     chunks: list[_Chunk] = []
@@ -206,7 +206,7 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
 
 
 def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | ParquetDecimal | None]:
-    """Return [the logical type] of an element of the schema, [None] if it is unknown, or [] for a group of columns."""
+    """Return a list of the logical type of an element of the schema, or of None if it is unknown. Empty for a group."""
     logical: TypedKeys | None = None
     numbers: dict[int, int] = {}
     for number, field in cursor.fields(wire):

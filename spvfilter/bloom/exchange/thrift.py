@@ -51,7 +51,7 @@ class Thrift:
         self.at: int = 0
 
     def wrong(self, said: str) -> FormatError:
-        """Return an error at the value that was just read."""
+        """Return an error whose offset is that of the value just read."""
         return FormatError(said, offset=self._offset + self.at, field=self._name)
 
     def take(self, size: int) -> bytes:
@@ -88,7 +88,7 @@ class Thrift:
         return self.take(self.varint())
 
     def fields(self, wire: Wire = Wire.STRUCT) -> Iterator[tuple[int, Wire]]:
-        """Yield the number and type of each field of a struct. The caller must read or skip each before the next."""
+        """Yield the number and type of each field of a struct. The caller must read or skip one to get the next."""
         if wire is not Wire.STRUCT:
             raise self.wrong(f"expected a struct, got {wire.name}")
         number = 0
@@ -100,7 +100,7 @@ class Thrift:
             yield number, self._wire(start & 15)
 
     def items(self, wire: Wire) -> Iterator[Wire]:
-        """Yield the type of each item of a list. The caller must read or skip each before the next."""
+        """Yield the type of each item of a list. The caller must read or skip an item to get the next one."""
         if wire not in (Wire.LIST, Wire.SET):
             raise self.wrong(f"expected a list, got {wire.name}")
         start = self.take(1)[0]

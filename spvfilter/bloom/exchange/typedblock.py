@@ -144,7 +144,7 @@ class TypedBlockFilter(SplitBlockFilter):
         return found
 
     def _stored(self, keys: object) -> Iterator[int | bytes | None]:
-        """Yield the stored values of a batch, and None for None."""
+        """Yield the stored value of each key of a batch. None stays None."""
         if getattr(getattr(keys, "dtype", None), "kind", "") in ("m", "M") and not hasattr(keys, "to_list"):
             raise TypeError("NumPy's dates have no fixed unit: pass a column of pyarrow, polars or pandas")
         if isinstance(keys, (str, bytes, bytearray)):

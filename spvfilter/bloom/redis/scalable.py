@@ -65,7 +65,7 @@ class RedisScalableBloomFilter:
         RemoteFullError: The operation writes, and the server is out of memory.
         RemoteReadOnlyError: The operation writes, and the server is a replica.
         RemoteError: The server reported another error.
-        CapacityError: A new slice is needed, but there are 64 slices, or it would make more than 16,384 shards.
+        CapacityError: A new slice is needed, but there are 64 slices, or there would be more than 16,384 shards.
         ParameterError: A new slice is needed, but it is too large for the hash family, or its size is too large to
             compute.
         TooLargeError: A new slice is needed, but it is too large to address.

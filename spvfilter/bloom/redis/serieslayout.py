@@ -196,7 +196,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
 
 
 def _fields(raw: bytes) -> Iterable[tuple[str, object]]:
-    """Yield the contents of a header, under the names of the arguments."""
+    """Yield each value in a header, with the name of the argument that sets it."""
     plan, shard_size = _parse(raw)
     header = header_in(raw, KIND_SERIES, _GROWTH.size)
     yield "initial_capacity", plan.capacity
