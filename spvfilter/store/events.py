@@ -36,7 +36,7 @@ LEAST = 10_000
 SHARED_KINDS = ("connected", "disconnected", "started")
 """Kinds of events that belong to every account."""
 RUN_STARTED = "started"
-"""Kind of the first event of a run. Only the number of such an event need not follow the previous one."""
+"""Kind of the first event of a run. Numbers may be skipped only before such an event."""
 END_OF_NUMBERS = 1 << 53
 """Numbers of events stay below this limit, so that JSON parsers with 64-bit floats read them exactly."""
 NO_BASE = -1
@@ -188,7 +188,7 @@ class EventRows:
     def _drop_oldest(self, least: int, most: int) -> int:
         """Drop the `least` oldest events and other events that are too old, up to `most` in total. Returns how many.
 
-        Foreign events before them are dropped with them and do not count.
+        Foreign events that precede them are dropped as well, but do not count.
         """
         (now,) = self._db.execute("SELECT time FROM events WHERE sequence = ?", (self._log.last,)).fetchone()
         dropped, through = 0, 0
@@ -230,7 +230,10 @@ class EventRows:
             return [_checked(self._path, row) for row in self._db.execute(query, (kind,))]
 
     def run_of(self, sequence: int) -> StoredEvent | None:
-        """Return the first event of the run that stored an event, or None. Raises the same errors as `read`."""
+        """Return the first event of the run that stored event number `sequence`, or None.
+
+        Raises the same errors as `read`.
+        """
         return run_of(self._db, self._path, self._log, sequence)
 
 
@@ -280,7 +283,7 @@ def stored_events(
 ) -> list[StoredEvent]:
     """Return up to `limit` events after number `since`, for the wallet or for one account.
 
-    Raises EventGapError and ParameterError as `check_since` does, and StoreCorruptError for a damaged row.
+    Raises EventGapError and ParameterError in the same cases as `check_since`, and StoreCorruptError for a damaged row.
     """
     where, values = "sequence > ?", [since]
     if account is not None:
@@ -304,7 +307,7 @@ def _checked(path: pathlib.Path, row: tuple[Any, ...]) -> StoredEvent:
 def run_of(db: sqlite3.Connection, path: pathlib.Path, log: EventLog, sequence: int) -> StoredEvent | None:
     """Return the first event of the run that stored event number `sequence`, or None if it is unknown.
 
-    Raises EventGapError and ParameterError as `check_since` does, and StoreCorruptError for a damaged row.
+    Raises EventGapError and ParameterError in the same cases as `check_since`, and StoreCorruptError for a damaged row.
     """
     query = f"SELECT {_COLUMNS} FROM events WHERE sequence <= ? AND kind = ? ORDER BY sequence DESC LIMIT 1"
     with translated(path):

@@ -85,7 +85,7 @@ class CompactFilterRows:
         return self._state.height
 
     def header_at(self, height: int) -> bytes:
-        """Return the filter header at a height, 32 bytes. Height -1 has 32 zero bytes."""
+        """Return the filter header at a height, 32 bytes. For height -1, these are zeros."""
         if height < 0:
             return GENESIS_PREVIOUS_FILTER_HEADER
         if height == self.height:

@@ -248,7 +248,7 @@ def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeyc
 
 
 def _take_silent(keychain: silentkeychain.SilentKeychain, stored: StoredKeychain, network: Network) -> None:
-    """Give an sp() keychain a stored one's labels, and its descriptor if that includes more key origins."""
+    """Give an sp() keychain the labels of a stored one, and the stored descriptor if it includes more key origins."""
     assert stored.silent is not None
     if origins_in(stored.descriptor) > origins_in(keychain.descriptor):
         keychain.silent = _parsed(stored.silent, network)
@@ -291,7 +291,7 @@ def _keep_silent(
 def take_revealed(stored: Iterable[StoredKeychain], watch: WatchList) -> None:
     """Give the keychains of a watch list their revealed indexes, which the database stores by keychain identity.
 
-    A keychain is exclusive only if this database contains the flag.
+    A keychain is exclusive only if the database contains its flag.
     """
     for each in stored:
         keychain = watch.windows.get(each.name)
@@ -358,7 +358,7 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
 
 
 def _parsed(keys: SilentKeys, network: Network) -> silent.SilentDescriptor:
-    """Parse a stored sp() descriptor. Raises StoreCorruptError, or ParameterError if the extra is not installed."""
+    """Parse a stored sp() descriptor. Raises StoreCorruptError, or ParameterError if the `silent` extra is missing."""
     curve.library()
     try:
         return silent.parse_silent(keys.secret, network)

@@ -17,7 +17,7 @@ _FILES = ("", "-wal")  # suffixes added to the database's name
 class FileIdentity:
     """The files of an open database, identified by device and inode.
 
-    The write-ahead log is known once a check has found it.
+    The write-ahead log is included once a check has found it.
     """
 
     def __init__(self, path: pathlib.Path) -> None:

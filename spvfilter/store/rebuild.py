@@ -202,7 +202,7 @@ def damaged(file: Path) -> Path:
 def replace(file: Path, made: Path) -> None:
     """Move the damaged database and its companion files aside, and put the new one in its place. Raises StoreError.
 
-    At all times, one of the two files is in place. Otherwise, the next run could start with an empty database.
+    At every moment, one of the two files is in place: otherwise the next run could start with an empty database.
     """
     with translated(file):
         aside = damaged(file)

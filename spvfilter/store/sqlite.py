@@ -165,7 +165,7 @@ class MarkedRows:
             raise StoreCorruptError(f"{self._path}: rows are missing")
 
     def take_sum(self, table: str) -> None:
-        """Add up the rows that are already in a table. Call this before `write_sums`."""
+        """Add up the marks of the rows that are already in a table. Call this before `write_sums`."""
         self._sums[table] = self._sum(table)
 
     def _sum(self, table: str) -> int:
@@ -199,7 +199,7 @@ class MarkedRows:
         self._sums[table] = total & _M63
 
     def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
-        """Write a row, replacing the row with the same key, which an SQL condition and its values select."""
+        """Write a row, replacing the one with the same key, which the SQL condition `where` selects with `values`."""
         if not self.insert_new(table, row):
             self.remove(table, where, values)
             self._insert(table, row, "")

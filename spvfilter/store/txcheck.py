@@ -37,7 +37,7 @@ class CheckWeight(StrEnum):
     REFUSED = "refused"
     """All connected peers will refuse the transaction. `broadcast` sends it only with `force=True`."""
     WARNING = "warning"
-    """Some peers may refuse the transaction, or a fact is unknown. `broadcast` sends it."""
+    """Some peers may refuse the transaction, or the wallet does not know enough to tell. `broadcast` sends it."""
 
 
 @public

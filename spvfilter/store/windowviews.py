@@ -271,7 +271,7 @@ def _scripts_of(checked: Checked, entries: Iterable[int]) -> dict[int, bytes]:
 def _overlapping(checked: Checked, start: int, end: int) -> list[_Run]:
     """Return the runs that contain an entry from `start` up to `end`, without reading the runs of other entries.
 
-    A run that covers `start` begins at most its length before it. The index contains the runs by length class.
+    A run that contains `start` begins at most its own length below it. The index contains the runs by length class.
     """
     where = (
         f"FROM (VALUES {_SIZES}) AS size CROSS JOIN runs WHERE {RUN_CLASS} = size.column1"
