@@ -269,7 +269,8 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
 def options_of(made: Callable[..., T], args: argparse.Namespace, **given: object) -> T:
     """Return the options of a command: a dataclass whose fields are named after the arguments.
 
-    `given` contains values that replace those of arguments. Raises ParameterError if the options contradict each other.
+    `given` contains values that take precedence over those in `args`. Raises ParameterError if the options contradict
+    each other.
     """
     names = inspect.signature(made).parameters
     return made(**{name: given[name] if name in given else getattr(args, name) for name in names})

@@ -165,7 +165,7 @@ def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
 
 
 def _note_unused_label(wallet: WalletStore, args: argparse.Namespace) -> None:
-    """Warn if no transaction concerns an entry with this label, because the label may be misspelled."""
+    """Warn if no transaction matches an entry with this label, because the label may be misspelled."""
     if args.label is not None and not wallet.history(label=args.label, limit=1):
         complain(f"no transaction has the label {args.label[:100]!r}: write a label exactly as the watch list does")
 

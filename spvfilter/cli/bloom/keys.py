@@ -41,7 +41,7 @@ class KeyLines:
 
     @property
     def named(self) -> str:
-        """The inputs, as messages name them."""
+        """The names of the inputs, for messages."""
         return ", ".join("standard input" if path == "-" else path for path in self.paths)
 
     def batches(self) -> Iterator[list[bytes]]:

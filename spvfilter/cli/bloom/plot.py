@@ -22,7 +22,7 @@ _STYLES = (
     ("#000000", (0, (3, 1, 1, 1, 1, 1))),
 )
 _MANY = 10**9
-"""Number of keys for which sizes are computed: large enough for bits per key with nine digits."""
+"""Number of keys for which sizes are computed: large enough to give the bits per key to nine digits."""
 _FEW = 3
 """Number of hash functions that articles often use."""
 _FLAT = 1.05
@@ -82,7 +82,9 @@ def _rates(axes: Axes, size: Size, rate: float) -> None:
     axes.set_xlim(0, _MOST_LOAD)
     axes.set_xlabel("load: number of keys / capacity (1: full)", fontsize=11)
     axes.set_ylabel("false-positive rate", fontsize=11)
-    axes.set_title(f"The same memory, {size.bits_per_key:.3g} bits a key, with other numbers of functions", fontsize=11)
+    axes.set_title(
+        f"The same memory, {size.bits_per_key:.3g} bits per key, with other numbers of functions", fontsize=11
+    )
     axes.grid(visible=True, alpha=0.3)
     axes.legend(loc="lower right", fontsize=10, title="k hash functions", title_fontsize=10)
 
@@ -99,7 +101,7 @@ def _sizes(axes: Axes, size: Size, rate: float) -> None:
     }
     drawn = {functions: bits for functions, bits in needed.items() if bits <= _TALLEST * least}
     axes.plot(list(drawn), list(drawn.values()), color=_STYLES[1][0], marker="o", markersize=5, linewidth=2)
-    said = f"minimum, k = −log₂ p = {optimum:.2f}: {least:.2f} bits a key"
+    said = f"minimum, k = −log₂ p = {optimum:.2f}: {least:.2f} bits per key"
     axes.plot(optimum, least, label=said, marker="D", markersize=10, color=_STYLES[0][0], linestyle="none", zorder=5)
     flat = [functions for functions, bits in needed.items() if bits <= _FLAT * least]
     if flat:
@@ -115,7 +117,7 @@ def _sizes(axes: Axes, size: Size, rate: float) -> None:
     for functions, marker in {size.hash_funcs: "^", _FEW: "s"}.items():
         if functions in needed and functions not in set(flat) - {_FEW}:
             bits = needed[functions]
-            said = f"k = {functions}: {bits:,.2f} bits a key, {bits / least:,.2f} times the minimum"
+            said = f"k = {functions}: {bits:,.2f} bits per key, {bits / least:,.2f} times the minimum"
             at = (functions, bits) if functions in drawn else (math.nan, math.nan)
             axes.plot(*at, label=said, marker=marker, markersize=10, color=_STYLES[4][0], linestyle="none", zorder=4)
     if beyond := [
@@ -132,7 +134,7 @@ def _sizes(axes: Axes, size: Size, rate: float) -> None:
     axes.set_ylim(0, _HEIGHT * least)
     axes.set_xlim(0, max(needed) + 1)
     axes.set_xlabel("k, number of hash functions", fontsize=11)
-    axes.set_ylabel("bits a key", fontsize=11)
+    axes.set_ylabel("bits per key", fontsize=11)
     axes.set_title(f"The same rate, {rate:.3g} when full, with other numbers of functions", fontsize=11)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(loc="upper right", fontsize=10)

@@ -203,7 +203,7 @@ class RedisStorage(FilterStorage):
 
 
 async def _interruptible(work: Coroutine[object, object, T]) -> T:
-    """Run `work` in a separate task. Cancelling the caller ends this task, even if it misses a cancellation."""
+    """Run `work` in a separate task. Cancelling the caller ends this task, even if it swallows a cancellation."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait([task])

@@ -198,7 +198,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
             "size": "left",
             "functions": "right",
             "bits": "right",
-            "bits a key": "right",
+            "bits/key": "right",
             "memory": "right",
             "rate when full": "right",
         },
@@ -230,11 +230,11 @@ def _tables(page: Page, sizes: Sizes) -> None:
     )
     page.line(f"While it fills up, a share of {sizes.while_filling:.3g} of new keys is reported as already added.")
     if (static := sizes.static) is not None:
-        page.title(f"As a static filter: {_memory(static.byte_size)}, {static.bits_per_key:.3f} bits a key")
+        page.title(f"As a static filter: {_memory(static.byte_size)}, {static.bits_per_key:.3f} bits per key")
         smaller = "smaller" if static.byte_size < chosen.byte_size else "larger"
         page.line(f"It is {smaller} than this filter. Its rate is {2.0**-static.fingerprint_bits:.3g}.")
     page.title(
-        f"As a counting filter: {_memory(chosen.counting_byte_size)}, {4 * chosen.bits_per_key:.3f} bits a key, the"
+        f"As a counting filter: {_memory(chosen.counting_byte_size)}, {4 * chosen.bits_per_key:.3f} bits per key, the"
         " same rates"
     )
     page.table(
@@ -253,7 +253,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
                 "keys": "right",
                 "slices": "right",
                 "memory": "right",
-                "bits a key": "right",
+                "bits/key": "right",
                 "rate": "right",
             },
             [

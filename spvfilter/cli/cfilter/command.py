@@ -80,7 +80,9 @@ def configure(parser: Parser) -> None:
     )
 
     match = parser.add_action(
-        "match", "print the blocks that may concern a wallet", "Print the blocks whose filters match a watch list."
+        "match",
+        "print the blocks that may contain a wallet's payments",
+        "Print the blocks whose filters match a watch list.",
     )
     _add_filters(match)
     add_watch_file(match)

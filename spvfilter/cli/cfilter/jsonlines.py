@@ -22,7 +22,7 @@ _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000
 _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
 """The name of each network, keyed by the hash of its genesis block."""
 _FIRST = {bytes(32), *_GENESIS}
-"""Hashes that identify the network of a filter whose block, or previous block, has one of them."""
+"""Hashes that reveal the network of a filter if its block, or the block before it, has one of them."""
 _START = 4_096
 """Most bytes to read at a time while only white space has been found in a file."""
 _BUFFER = 1 << 20

@@ -1,4 +1,4 @@
-"""`spvfilter match`: print the transactions that concern a wallet, or that a node with a filter sends."""
+"""`spvfilter match`: print the transactions that match a watch list, or that a node would send for a filter."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class _Run:
         return _INCOMPLETE if self._bad else _OK
 
     async def relevant(self, bloom: Bip37Filter) -> int:
-        """Print the transactions that a node with this filter sends, and return the exit code."""
+        """Print the transactions that a node would send for this filter, and return the exit code."""
         async with (
             self._opened("transaction to send", "transactions to send") as txs,
             aclosing(relevance.relevant_txs(bloom, txs)) as found,

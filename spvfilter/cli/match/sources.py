@@ -214,7 +214,7 @@ class Sources:
         return found[0] if len(found) == 1 else _merged(found)
 
     async def _live(self, txs: AsyncIterator[bytes]) -> Txs:
-        """Yield the transactions from a node or from peers, and note when they arrive."""
+        """Yield the transactions from a node or from peers, and record when they arrive."""
         try:
             async for raw in txs:
                 self.arrivals.note(raw)

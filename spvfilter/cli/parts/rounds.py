@@ -107,7 +107,7 @@ class Rounds(ABC, Generic[Options]):
 
     @abstractmethod
     async def work(self, planned: Planned) -> PartsReport:
-        """Execute a plan and write all outputs. Returns the report of the run."""
+        """Execute a plan and write all results. Returns the report of the run."""
 
     @abstractmethod
     def describe(self, report: PartsReport) -> None:

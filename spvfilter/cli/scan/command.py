@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A | --txid FILE) ..."
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
-        " in them, may come in any order. An address finds only its own script: early payments to bare"
+        " in them, may be in any order. An address finds only its own script: early payments to bare"
         " public keys are found only by a pubkey:HEX line in the watch list. A data-prefix:HEX line finds OP_RETURN"
         " outputs whose data begins with HEX, and script-type:p2ms finds outputs of a type."
     )

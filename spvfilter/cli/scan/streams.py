@@ -53,7 +53,7 @@ def blocks_in(paths: Sequence[str], network: Network, bad: Callable[[str, str], 
     """Yield the raw blocks from standard input, or from compressed files in order.
 
     `bad` is called with the name of the stream and a sentence for each part that isn't a block. Raises SourceError and
-    OSError as `stream_blocks` does.
+    OSError in the same cases as `stream_blocks`.
     """
     for path in paths:
         name = named([path])

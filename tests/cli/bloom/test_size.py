@@ -157,9 +157,9 @@ def test_the_picture_shows_the_computed_rates_and_sizes(
         "k = 10: 0.001 when full, the least",
         "k = 20: 0.0033 when full",
         "p = 0.001",
-        "minimum, k = −log₂ p = 9.97: 14.38 bits a key",
+        "minimum, k = −log₂ p = 9.97: 14.38 bits per key",
         "k = 7 to 15 take at most 5 % more",
-        "k = 3: 28.47 bits a key, 1.98 times the minimum",
+        "k = 3: 28.47 bits per key, 1.98 times the minimum",
         "too large to draw: k = 1: 999.5, k = 2: 62.24",
     ]
     points: Any = sizes.lines[0].get_xydata()
