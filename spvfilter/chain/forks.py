@@ -75,7 +75,7 @@ class Forks:
     def reorganise(self, old: Fork, new: Fork) -> None:
         """Reattach all forks to the best chain, in which branch `new` has replaced branch `old`.
 
-        Both branches start at the same height. Headers in `new` are cut off the forks, and `old` becomes a fork.
+        Both branches start at the same height. Headers in `new` are removed from the forks, and `old` becomes a fork.
         """
         forks, self._forks = [*self._forks, old], []
         for fork in reversed(forks):

@@ -373,7 +373,7 @@ class HeaderChain:
         fork, height = place
         passed = max((at for at, _ in self.network.checkpoints if at <= self.height), default=0)
         if headers and (height if fork is None else fork.height) < passed:
-            raise CheckpointError(f"a fork from height {height}, below the checkpoint {passed}", index=index)
+            raise CheckpointError(f"a fork starts at height {height}, below the checkpoint {passed}", index=index)
         tip = self.tip(fork, height)
         tip.advance(headers, hashes, now, index=index)
         self._last_tip = tip.copy()

@@ -27,7 +27,7 @@ class _Segment:
         self.raw = raw
         self.index = index
         self.sums = tuple(sums)
-        """Work of the headers of the segment before each 256th of them."""
+        """For every 256th header, the total work of the segment's headers before it."""
 
 
 class _LargeIndex:
@@ -41,12 +41,12 @@ class _LargeIndex:
 
 
 _SEGMENTS: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
-"""Segments of all chains in the process, by the hash of their last header, which commits to all headers before it.
+"""Segments of all chains in the process, keyed by the hash of the last header, which commits to all before it.
 
 A segment is freed with the last chain that contains it.
 """
 _INDEXES: WeakValueDictionary[bytes, _LargeIndex] = WeakValueDictionary()
-"""Large indexes, in the same way."""
+"""Large indexes of all chains in the process, keyed in the same way."""
 
 
 class PackedHeaders:

@@ -114,7 +114,7 @@ def test_a_fork_below_a_passed_checkpoint_is_refused() -> None:
             if height >= passed:
                 with pytest.raises(
                     CheckpointError,
-                    match=f"a fork from height {root}, below the checkpoint {passed if height < 20 else 20}",
+                    match=f"a fork starts at height {root}, below the checkpoint {passed if height < 20 else 20}",
                 ):
                     guarded.accept(fork, NOW)
             elif root < 19:
