@@ -189,7 +189,7 @@ class Connection:
                 timer.cancel()
 
     def _prompt(self) -> None:
-        """Send a line end to a peer that has sent nothing."""
+        """Prompt a peer that has sent nothing, so that a server for another protocol answers."""
         if not self.received and not self._writer.transport.is_closing():
             self._session.prompt()
             self._flush()
@@ -207,7 +207,7 @@ class Connection:
     async def receive_together(self) -> list[SessionEvent]:
         """Wait for the next event, and return it with pending events that may follow it (`Session.more_events`).
 
-        Raises PeerError and ConnectionAbortedError as `receive` does.
+        Raises PeerError and ConnectionAbortedError in the same cases as `receive`.
         """
         event = await self.receive()
         return [event, *self._session.more_events()] if isinstance(event, Received | ReceivedFilters) else [event]

@@ -81,7 +81,7 @@ class TxRequests:
         return self._next(asked, now)
 
     def expired(self, now: float) -> dict[int, list[Item]]:
-        """Return the items to request, by peer, because another peer has not answered in time."""
+        """Return the items to request because another peer has not answered in time, keyed by the peer to ask now."""
         late = []
         for item, known in self._open.items():
             if known.deadline > now:

@@ -140,7 +140,7 @@ class Decoder:
 
         It returns a list only if `joins_filters` is True. The list contains the (block hash, filter) pair of each of
         several consecutive messages. These are valid and complete, contain basic filters, and take up to 64 KiB of the
-        stream. Raises EnvelopeError as `next_frame` does.
+        stream. Raises EnvelopeError in the same cases as `next_frame`.
         """
         if not self._sound:
             if self.broken is not None:

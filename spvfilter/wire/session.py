@@ -242,8 +242,8 @@ class Session:
         """Send a ping and return its nonce.
 
         A Fenced event with this nonce reports that the peer has processed all messages sent before the ping. `now` is
-        the time of the session's clock, in seconds. Raises ParameterError as `send` does, and if 1,024 pings are
-        unanswered.
+        the time of the session's clock, in seconds. Raises ParameterError in the same cases as `send`, and if 1,024
+        pings are already unanswered.
         """
         return self._ping(now, fence=True)
 

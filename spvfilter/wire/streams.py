@@ -60,7 +60,7 @@ class MessageStream(Protocol):
         """Return the next message or a list of joined filters, or None until it has arrived. Raises EnvelopeError."""
 
     def send(self, command: str, payload: bytes) -> None:
-        """Add a message to `outgoing`. Raises ParameterError as `encode_message` does."""
+        """Add a message to `outgoing`. Raises ParameterError in the same cases as `encode_message`."""
 
     def prompt(self) -> None:
         """Add bytes to `outgoing` that a node ignores but a server for another protocol answers."""

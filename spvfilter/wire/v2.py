@@ -95,18 +95,18 @@ class Keys:
             Role.OUTBOUND: expand(b"initiator_L"),
             Role.INBOUND: expand(b"responder_L"),
         }
-        """Key of the length cipher, by the sending side."""
+        """Keys of the length cipher, keyed by the sending side."""
         self.packets: dict[Role, bytes] = {
             Role.OUTBOUND: expand(b"initiator_P"),
             Role.INBOUND: expand(b"responder_P"),
         }
-        """Key of the packet cipher, by the sending side."""
+        """Keys of the packet cipher, keyed by the sending side."""
         terminators = expand(b"garbage_terminators")
         self.terminators: dict[Role, bytes] = {
             Role.OUTBOUND: terminators[:TERMINATOR_SIZE],
             Role.INBOUND: terminators[TERMINATOR_SIZE:],
         }
-        """Garbage terminator, by the sending side."""
+        """Garbage terminators, keyed by the sending side."""
         self.session_id: bytes = expand(b"session_id")
         """Id of the connection, the same on both sides. Users can compare it to detect an attacker in the middle."""
 
@@ -245,7 +245,7 @@ class V2Stream:
     def send(self, command: str, payload: bytes) -> None:
         """Add a message to `outgoing`, where it goes only after the key exchange.
 
-        Raises ParameterError as `encode_message` does.
+        Raises ParameterError in the same cases as `encode_message`.
         """
         check_message(command, payload)
         number = _ID_OF.get(command)

@@ -155,7 +155,7 @@ class MerkleBlock:
     def from_block(cls, block: bytes | Serializable, positions: Iterable[int]) -> Self:
         """Build the merkleblock that proves the transactions at some positions of a serialized block.
 
-        Raises FormatError if the block is malformed, and ParameterError as `from_txids` does.
+        Raises FormatError if the block is malformed, and ParameterError in the same cases as `from_txids`.
         """
         raw = to_bytes(block)
         txids = [txid(raw, tx) for tx in walk_block(raw)]
