@@ -104,7 +104,7 @@ def raw_transaction(value: object) -> bytes:
 def package(value: object) -> tuple[bytes, ...]:
     """Return the bytes of a package's transactions.
 
-    Raises RpcError if there are too few or too many, or one of them is malformed.
+    Raises RpcError if there are too few or too many, or any of them is malformed.
     """
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_PACKAGE:
         raise RpcError(RpcCode.BAD_REQUEST, f"expected a list of 1 to {_MAX_PACKAGE} transactions in hex")

@@ -5,8 +5,8 @@ A notification proves nothing: it is only a reason to request the chain from the
 A message has three parts: topic, body, and the number of the topic's messages so far, u32 LE. The bodies are:
 
 - `rawblock`: the block of the new tip.
-- `sequence`: a block hash in display order, then C for connected or D for disconnected. (A and R concern
-  the mempool.)
+- `sequence`: a block hash in display order, then C for connected or D for disconnected. (A and R are about the
+  mempool.)
 - `hashblock`: the hash of the new tip.
 """
 
