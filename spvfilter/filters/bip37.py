@@ -25,7 +25,7 @@ from spvfilter.wire.messages.filters import FilterLoad
 MIN_CAPACITY = 256
 """Smallest default capacity of a filter, in elements (our choice).
 
-A smaller filter misses its requested false-positive rate, and a peer can tell its few elements.
+A smaller filter misses its requested false-positive rate, and a peer can work out its few elements.
 """
 MIN_DECOY_KEY = 16
 """Smallest size of a decoy key, the secret from which decoys are derived, in bytes (our choice)."""
