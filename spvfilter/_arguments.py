@@ -133,7 +133,7 @@ def _is_buffer(value: object) -> bool:
 
 
 def _misfit_inside(value: object, kind: type, inner: tuple[object, ...], where: str) -> tuple[str, object] | None:
-    """Return the place and value of the first item that does not fit in a collection. Iterators are not consumed."""
+    """Return the place and value of a collection's first item of the wrong type. Iterators are not consumed."""
     if not isinstance(value, _COLLECTIONS) or not inner or not issubclass(kind, collections.abc.Iterable):
         return None
     is_fixed = kind is tuple and inner[-1] is not Ellipsis
@@ -147,7 +147,7 @@ def _misfit_inside(value: object, kind: type, inner: tuple[object, ...], where: 
 
 
 def no_member(cls: type[enum.Enum], value: object) -> object:
-    """Raise ParameterError, because no member of `cls` has this value. A combination of flags is returned."""
+    """Raise ParameterError, because no member of `cls` has this value. If it is a combination of flags, return it."""
     if issubclass(cls, enum.Flag) and isinstance(value, int):
         return super(cls, cls)._missing_(value)
     members = ", ".join(str(each.value) for each in cls)

@@ -1,4 +1,4 @@
-"""Names for PyInstaller the modules that only strings name in this package: lazily imported ones, and the kernel."""
+"""Tells PyInstaller which modules this package names only in strings: lazily imported ones, and the kernel."""
 
 from __future__ import annotations
 
