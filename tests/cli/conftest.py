@@ -67,13 +67,15 @@ def transcript_of(
 
 
 @pytest.fixture
-def refused(transcript_of: Callable[[int, str], list[Ran]]) -> Callable[[str], None]:
+def refused(transcript_of: Callable[[int, str], list[Ran]]) -> Callable[[str], list[Ran]]:
     """Run command lines that each fail with exit code 2 and one line, which is that of the transcript."""
 
-    def compare(lines: str) -> None:
-        for ran in transcript_of(2, lines):
+    def compare(lines: str) -> list[Ran]:
+        results = transcript_of(2, lines)
+        for ran in results:
             assert (ran.out, ran.err.count("\n")) == ("", 1)
             assert ran.err.startswith("spvfilter: ")
+        return results
 
     return compare
 

@@ -67,22 +67,15 @@ def test_key_without_a_wildcard_is_refused_if_strict(run: Any, command: tuple[st
     assert strict.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "cause"),
-    [
-        ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is for mainnet, not for signet"),
-        ((f"wpkh({WIF})",), "looks like a private key (WIF), which was not kept"),
-        ((XPUB,), "does not say which type of addresses"),
-        (("raw(51)", "--from-index", 3), "this descriptor has only index 0, so --from-index 3 shows nothing"),
-        (("nonsense",), "expected an output descriptor, which starts with"),
-    ],
-)
-def test_invalid_descriptor_is_one_line(run: Any, arguments: tuple[object, ...], cause: str) -> None:
-    ran = run("descriptor", *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert cause in ran.err
-    assert ran.err.count("\n") == 1
-    assert WIF not in ran.err
+def test_invalid_descriptor_is_one_line(refused: Any) -> None:
+    for ran in refused(f"""
+        descriptor wpkh({XPUB}/0/*) --network signet
+        descriptor wpkh({WIF})
+        descriptor {XPUB}
+        descriptor raw(51) --from-index 3
+        descriptor nonsense
+    """):
+        assert WIF not in ran.err
 
 
 def test_every_command_that_takes_addresses_takes_descriptors(run: Any, tmp_path: Path) -> None:

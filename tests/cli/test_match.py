@@ -392,72 +392,47 @@ async def test_relayed_transactions_are_matched() -> None:
 # Errors
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        ([], "no SOURCE of transactions given (see 'spvfilter match --help')"),
-        (
-            ["--address", ADDRESS, "x"],
-            "no SOURCE of transactions given: --address takes everything up to the next option",
-        ),
-        (["TX"], "nothing to match against: give --watch FILE, --address ADDRESS or --filter FILTER"),
-        (["zz", *WATCHED], "a SOURCE of 2 characters is neither an existing file nor hex digits nor a URL"),
-        ([WIF, *WATCHED], "a SOURCE of 52 characters is neither an existing file nor hex digits nor a URL"),
-        (["123", *WATCHED], "a SOURCE has an odd number of hex digits: 3"),
-        (["00", *WATCHED], "a SOURCE in hex: not a transaction: version at byte 0"),
-        (["BLOCK", *WATCHED], "a SOURCE in hex: a block, not a transaction"),
-        (["TXID", *WATCHED], "a SOURCE in hex: 32 bytes: this may be a txid, but it is not the transaction itself"),
-        (["-", "-", *WATCHED], "'-' is standard input: give it only once"),
-        (["-", "--watch", "-"], "'-' is standard input: --watch and the input to search cannot both be '-'"),
-        (["-", "--filter", "-"], "'-' is standard input: --filter and a SOURCE cannot both be '-'"),
-        (
-            ["ftp://x", *WATCHED],
-            "a SOURCE has an unknown scheme: expected tcp://, ipc://, http://, https:// or p2p://",
-        ),
-        (["tcp://x", *WATCHED], "a ZMQ address must be tcp://HOST:PORT or ipc://PATH"),
-        (["http://alice:geheim@127.0.0.1", *WATCHED], "a URL must not contain a user or password"),
-        (["http://127.0.0.1/geheim", *WATCHED], "not a URL of a node"),
-        (
-            [f"p2p://{WIF}", *WATCHED],
-            "a p2p:// SOURCE must be p2p://HOST or p2p://HOST:PORT, with",
-        ),
-        (
-            ["p2p://127.0.0.1:0", *WATCHED],
-            "a p2p:// SOURCE must be p2p://HOST or p2p://HOST:PORT, with",
-        ),
-        (["TX", "--follow", *WATCHED], "--follow is for the mempool of a node: give http://HOST:PORT as a SOURCE"),
-        (["TX", "--cookie", "x", *WATCHED], "--cookie is for the mempool of a node"),
-        (["TX", "--user", "x", *WATCHED], "--user is for the mempool of a node"),
-        (["TX", "--proxy", "socks5://127.0.0.1:1", *WATCHED], "--proxy is for peers: give p2p://HOST:PORT as a SOURCE"),
-        (["TX", "--filter", "00", "--address", ADDRESS], "--filter cannot be combined with --watch or --address"),
-        (["TX", "--filter", "zz"], "--filter: the argument, 2 characters, is neither an existing file nor hex digits"),
-        (["TX", "--filter", WIF], "--filter: the argument, 52 characters, is neither an existing file nor hex digits"),
-        (["TX", "--filter", "00"], "--filter is not a filterload: "),
-        (["TX", "--filter", "empty"], "--filter: the input is empty"),
-        (["TX", "--filter", "large"], "--filter: the input is longer than 200,000 bytes, so it is not a filterload"),
-        (["http://127.0.0.1:1", "--cookie", "x", "--user", "y", *WATCHED], "--cookie and --user cannot be combined"),
-        (
-            ["http://a:1", "http://b:1", "--cookie", "x", *WATCHED],
-            "--cookie and --user are for one node: give only one http://",
-        ),
-        (["TX", "--watch", "empty"], "empty has no entries: write one on each line"),
-        (["blk", *WATCHED], "blk: these are regtest blocks, not transactions"),
-        (["TX", "--address", WIF], "private key"),
-    ],
-)
-def test_each_wrong_argument_has_its_message(
-    run: Any, argv: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_each_wrong_argument_has_its_message(refused: Any) -> None:
     Path("empty").write_bytes(b"\n")
     Path("large").write_bytes(b"0" * 200_001)
     Path("blk").write_bytes(REGTEST.magic + bytes(100))
-    block = block_of(GENESIS, 5, [OTHER]).hex()
-    values = {"TX": PAYMENTS[0].hex(), "TXID": shown(PAYMENTS[0]), "BLOCK": block}
-    ran = run("match", *[values.get(word, word) for word in argv], "--quiet")
-    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert said in ran.err
-    assert not any(secret in ran.err for secret in (WIF[:10], "geheim"))
+    a_tx, watched = PAYMENTS[0].hex(), " ".join(WATCHED)
+    for ran in refused(f"""
+        match
+        match --address {ADDRESS} x
+        match {a_tx}
+        match zz {watched}
+        match {WIF} {watched}
+        match 123 {watched}
+        match 00 {watched}
+        match {block_of(GENESIS, 5, [OTHER]).hex()} {watched}
+        match {shown(PAYMENTS[0])} {watched}
+        match - - {watched}
+        match - --watch -
+        match - --filter -
+        match ftp://x {watched}
+        match tcp://x {watched}
+        match http://alice:geheim@127.0.0.1 {watched}
+        match http://127.0.0.1/geheim {watched}
+        match p2p://{WIF} {watched}
+        match p2p://127.0.0.1:0 {watched}
+        match {a_tx} --follow {watched}
+        match {a_tx} --cookie x {watched}
+        match {a_tx} --user x {watched}
+        match {a_tx} --proxy socks5://127.0.0.1:1 {watched}
+        match {a_tx} --filter 00 --address {ADDRESS}
+        match {a_tx} --filter zz
+        match {a_tx} --filter {WIF}
+        match {a_tx} --filter 00
+        match {a_tx} --filter empty
+        match {a_tx} --filter large
+        match http://127.0.0.1:1 --cookie x --user y {watched}
+        match http://a:1 http://b:1 --cookie x {watched}
+        match {a_tx} --watch empty
+        match blk {watched} --quiet
+        match {a_tx} --address {WIF}
+    """):
+        assert not any(secret in ran.err for secret in (WIF[:10], "geheim"))
 
 
 @pytest.mark.parametrize(

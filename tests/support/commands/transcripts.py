@@ -17,6 +17,7 @@ VARYING = (
     (r"\b[\d.,]+ kB in [\d.]+ s\b( \([^)]*\))?", "… kB in … s"),
     (r"(?<=this machine's )\d+", "…"),
     (rf"\b{re.escape(__version__)}\b", "VERSION"),
+    (r"\b(\w)\1{64,}\b", lambda run: f"<{len(run[0])} times {run[1]}>"),
     (r"\b[0-9a-f]{65,}\b", lambda digits: f"<{len(digits[0])} hex digits>"),
 )
 
@@ -33,10 +34,14 @@ class Transcripts(AmberSnapshotExtension):
     serializer_class = PlainText
 
 
+def printable(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
 def transcript(line: str, out: str, err: str, folder: Path) -> str:
     """A command, its standard output, and its standard error behind `2>`, without what varies."""
     told = [f"$ spvfilter {line}", *out.splitlines(), *(f"2> {each}" for each in err.splitlines())]
-    text = "\n".join(told).replace(f"{folder}", "TMP")
+    text = "\n".join("".join(map(printable, each)) for each in told).replace(f"{folder}", "TMP")
     for pattern, name in VARYING:
         text = re.sub(pattern, name, text)
     return text
