@@ -22,6 +22,7 @@ class Ran(NamedTuple):
     err: str
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "transcript_of" in getattr(item, "fixturenames", ()):
