@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -283,7 +282,7 @@ class Accounts:
             if revealed := process.disk.store.keychains.revealed_by(each.scripts(0)):
                 each.reveal(revealed - 1)
         more.windows.grow()
-        return replace(request, account=more)
+        return request._replace(account=more)
 
     def answered(self, token: int, request: Request, value: object) -> None:
         """The client has done it, or has refused it because it was done before."""

@@ -7,7 +7,6 @@ import time
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -400,7 +399,7 @@ class Process:
             random.Random(f"{self._chances} {peer}"),
             self._wall(),
             self._record.keep_wire,
-            partial(self._came_first, partial(self._reach, replace(effect, v2=V2Policy.OFF), node), v2),
+            partial(self._came_first, partial(self._reach, effect._replace(v2=V2Policy.OFF), node), v2),
             v2,
         )
 

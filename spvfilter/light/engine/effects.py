@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.batch import Batch
@@ -12,8 +13,7 @@ from spvfilter.wire.messages.table import Message
 from spvfilter.wire.transport import V2Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(NamedTuple):
     """Open a connection to `address` (HOST:PORT).
 
     PeerConnected or Lost reports the outcome, with this number, which is never reused. A private connection reveals
@@ -30,23 +30,20 @@ class Connect:
     """True if the version message asks the peer to announce transactions."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskSeeds:
+class AskSeeds(NamedTuple):
     """Ask the network's DNS seeds for hosts with these services (bits of wire.Service). Seeded reports the answers."""
 
     services: int
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send a message to a peer. Nothing happens if the connection has ended."""
 
     peer: int
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """Send a ping to a peer. Its pong is reported as Fenced with this token."""
 
     peer: int
@@ -62,8 +59,7 @@ class Drop:
     """The reason, for the log; None if the connection is no longer needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """Write a batch to the database. Numbers start at 1 and increase by one.
 
     Several batches may be written in one transaction. Committed reports when they are durable. An error ends the
@@ -74,31 +70,27 @@ class Commit:
     batch: Batch
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(NamedTuple):
     """Report an event to the user, once all earlier commits are durable and all earlier events have been reported."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """Call a slow function, which does not use the database, in any thread. Worked reports its result."""
 
     token: int
     function: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """Call a function with the database, after all earlier commits. Worked reports its result."""
 
     token: int
     function: Callable[[Store], object]
 
 
-@dataclass(frozen=True, slots=True)
-class AskSpent:
+class AskSpent(NamedTuple):
     """Ask the user's source for the outputs that a block spends. Worked reports the undo record, None or the error.
 
     Nothing else waits for the answer, and several requests may be outstanding at a time.
@@ -110,8 +102,7 @@ class AskSpent:
     """Hash of the previous block."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskTweaks:
+class AskTweaks(NamedTuple):
     """Ask the user's source for the tweaks of the block at a height. Worked reports the source's answer or the error.
 
     Nothing else waits for the answer, and several requests may be outstanding at a time.
@@ -121,8 +112,7 @@ class AskTweaks:
     height: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Answer the call with this number, which is waiting for the result of a broadcast.
 
     The answer is the state of the transaction, or the error that prevents the broadcast.
@@ -133,23 +123,20 @@ class Answer:
     answer: Broadcast | Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The request with this token has been carried out and stored. If it failed, `value` is the exception."""
 
     token: int
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """End the client with this error, because it cannot continue."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(NamedTuple):
     """Report Tick at this time (monotonic seconds). It replaces the time of the previous Wake."""
 
     at: float

@@ -26,8 +26,7 @@ class Instant(NamedTuple):
     wall: float
 
 
-@dataclass(frozen=True, slots=True)
-class PeerConnected:
+class PeerConnected(NamedTuple):
     """The handshake with a peer is complete.
 
     `host` is the IP or onion address to which the connection leads. A host name has been resolved.
@@ -51,55 +50,48 @@ class PeerConnected:
     """V2 if the connection is encrypted (BIP-324)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A connection could not be made, or has ended. After Drop, the shell need not report Lost."""
 
     peer: int
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(NamedTuple):
     """A peer sent a message, or part of a message with many items."""
 
     peer: int
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class HeardTogether:
+class HeardTogether(NamedTuple):
     """A peer sent several messages, which arrived together in this order."""
 
     peer: int
     heard: tuple[wire.Received | wire.ReceivedFilters, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FencePassed:
+class FencePassed(NamedTuple):
     """A peer has processed everything that was sent to it before the Fence effect with this token."""
 
     peer: int
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(NamedTuple):
     """A peer sent a malformed message, which was discarded."""
 
     peer: int
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """All commits up to this number are durable."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
+class Worked(NamedTuple):
     """The result of the Work or Read effect with this token.
 
     If its function raised an exception, `value` is the exception.
@@ -109,16 +101,14 @@ class Worked:
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """The user requests a change to the watch list or the searched blocks. The Done effect has the same token."""
 
     token: int
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class BroadcastAsked:
+class BroadcastAsked(NamedTuple):
     """The user wants to broadcast a transaction, given as its bytes."""
 
     raw: bytes
@@ -151,15 +141,13 @@ class SeedAnswer(NamedTuple):
     """Why the seed returned no hosts; None if it returned some."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seeded:
+class Seeded(NamedTuple):
     """The DNS seeds have answered, or their time is up."""
 
     answers: tuple[SeedAnswer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Abandon:
+class Abandon(NamedTuple):
     """The user wants to abandon an unconfirmed transaction of the wallet."""
 
     txid: bytes

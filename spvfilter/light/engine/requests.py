@@ -24,8 +24,7 @@ class SearchStart(NamedTuple):
         return StartHeight(self.from_height, self.birthday)
 
 
-@dataclass(frozen=True, slots=True)
-class AddEntries:
+class AddEntries(NamedTuple):
     """Watch more entries. Returns the first height to be searched for them."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
@@ -35,15 +34,13 @@ class AddEntries:
     """Modes that can find the entries."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveEntries:
+class RemoveEntries(NamedTuple):
     """Remove entries from the watch list. Returns None."""
 
     entries: tuple[tuple[EntryKind, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RelabelEntries:
+class RelabelEntries(NamedTuple):
     """Change or remove the labels of entries. Returns None."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
@@ -52,8 +49,7 @@ class RelabelEntries:
     """True to ignore entries that are not watched. Otherwise, they are an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelabelKeychains:
+class RelabelKeychains(NamedTuple):
     """Change or remove the label of keychains. Scripts that have a label of their own keep it. Returns None."""
 
     names: tuple[str, ...]
@@ -61,8 +57,7 @@ class RelabelKeychains:
     label: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rescan:
+class Rescan(NamedTuple):
     """Search blocks again for all entries. Without a start, search all blocks.
 
     Returns the first height to be searched.
@@ -71,8 +66,7 @@ class Rescan:
     start: SearchStart
 
 
-@dataclass(frozen=True, slots=True)
-class RevealAddress:
+class RevealAddress(NamedTuple):
     """Reveal the next address of an account or a keychain. Returns the address."""
 
     account: str | None
@@ -99,16 +93,14 @@ class FetchBlock:
     """Hash of the block, 32 bytes in wire order."""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelBlock:
+class CancelBlock(NamedTuple):
     """Cancel a request for a block. Only the cancelled request gets an answer, not this one."""
 
     request: FetchBlock
     """The request to cancel."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddAccount:
+class AddAccount(NamedTuple):
     """Watch an account. Returns the first height to be searched for its new entries."""
 
     account: WatchList
@@ -120,16 +112,14 @@ class AddAccount:
     """False to refuse to add sources to an existing account."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveAccount:
+class RemoveAccount(NamedTuple):
     """Stop watching an account. Returns None."""
 
     name: str
     """Name of the account."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenameAccount:
+class RenameAccount(NamedTuple):
     """Rename an account. Returns None."""
 
     old: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,7 +75,7 @@ def test_only_this_machine_and_onion_services_are_sheltered(host: str, expected:
 
 
 def encrypted(connected: Callable[[Connection, Ready], PeerConnected]) -> Callable[[Connection, Ready], PeerConnected]:
-    return lambda connection, ready: replace(connected(connection, ready), transport=Transport.V2)
+    return lambda connection, ready: connected(connection, ready)._replace(transport=Transport.V2)
 
 
 @pytest.mark.few(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,7 +198,7 @@ class _Client(Client):
     are_late = False
 
     def report(self, event: Input) -> None:
-        super().report(replace(event, start_height=0) if self.are_late and isinstance(event, PeerConnected) else event)
+        super().report(event._replace(start_height=0) if self.are_late and isinstance(event, PeerConnected) else event)
 
     def _answer(self, peer: int, message: Message) -> None:
         if not self.are_late or not isinstance(message, wire.GetHeaders):
