@@ -1,4 +1,4 @@
-"""The matches of one block as one object: packed, or rendered as lines, sums, columns or objects."""
+"""The matches of one block in a single object, which can render them as lines, sums, columns or separate objects."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def check_whole(plan: Plan) -> int:
     """Return the height of the last block of a plan, which must contain all blocks since the genesis block.
 
     The genesis block itself may be missing, because its coin cannot be spent. Raises SourceError if other blocks are
-    missing; a node may write them later.
+    missing, perhaps only because the node has not written them yet.
     """
     following: int | None = None
     for part in plan.parts:

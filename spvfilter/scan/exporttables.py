@@ -1,4 +1,4 @@
-"""The files of an export's tables: columns of the kernel as Arrow arrays, without copies, written as Parquet."""
+"""The files of an export's tables: the kernel's columns, used as Arrow arrays without copying, written as Parquet."""
 
 from __future__ import annotations
 

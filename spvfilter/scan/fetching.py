@@ -130,7 +130,7 @@ async def fetch_block(
 ) -> FetchedBlock:
     """Fetch a listing's block at a height, and its undo record.
 
-    With `by_details`, spent outputs may also be requested in a slower form.
+    With `by_details`, spent outputs may also be requested as JSON, which takes the node longer.
 
     Raises NodeError, such as NodeAnswerError if the block contains a different height. Raises SourceError if the mode
     is "require" and the node does not return the outputs that the block spends.
@@ -280,7 +280,7 @@ class NodeFeed(Feed):
     async def of(
         cls, blocks: NodeBlocks, network: Network, report: ScanReport, *, needs_spent: bool = False
     ) -> NodeFeed:
-        """List the blocks. With `needs_spent`, spent outputs may also be requested in a slower form.
+        """List the blocks. With `needs_spent`, spent outputs may also be requested as JSON, which takes longer.
 
         Raises ParameterError if the node and the watch list are on different networks, and NodeError or SourceError.
         """

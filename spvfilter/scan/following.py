@@ -63,7 +63,7 @@ class Disconnected:
 
 
 class _Kept:
-    """The hashes of the last scanned blocks, one for each height."""
+    """The hashes of the most recently scanned blocks, one for each height."""
 
     def __init__(self, first: int) -> None:
         self._start = first  # lowest height of the scan

@@ -141,7 +141,7 @@ class HeightLedger:
 
 
 def ranges_of(heights: Iterable[int]) -> list[Heights]:
-    """Combine heights into ranges as long as possible, lowest first."""
+    """Combine heights into the longest possible ranges, lowest first."""
     ranges: list[Heights] = []
     for height in heights:
         if ranges and height == ranges[-1][1] + 1:

@@ -25,7 +25,7 @@ class WatchGrowth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """Return the minimum numbers of scripts and outpoints that a search starting now uses."""
+        """Return the numbers of scripts and outpoints so far: a search that starts now uses at least these."""
         return self._scripts + self._found, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:

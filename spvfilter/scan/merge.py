@@ -70,8 +70,8 @@ def csv_header(*, has_accounts: bool) -> bytes:
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
     """Call a function with each item, and yield the results in order. With several jobs, threads make the calls.
 
-    At most `jobs` results wait, and threads take at most one item in advance. Errors in the calls and in the iteration
-    are raised.
+    At most `jobs` results wait to be yielded, and threads take at most one item in advance. Errors in the calls and in
+    the iteration are raised.
     """
     if jobs == 1:
         yield from map(call, items)

@@ -187,7 +187,7 @@ class PartColumns:
         return self._columns([ref], [raw], [None]), False
 
     def _count(self, block: PlannedBlock, by_undo: bool) -> None:
-        """Count a block in the summary. If it spends coins and has no undo record, input values are missing."""
+        """Count a block in the summary. If it spends coins but has no undo record, the values of inputs are missing."""
         self._summary.blocks += 1
         self._summary.bytes_scanned += block.ref.size
         self._summary.by_undo += by_undo

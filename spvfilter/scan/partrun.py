@@ -87,7 +87,7 @@ class PartRun:
     ) -> AsyncIterator[tuple[Engine, Manifest]]:
         """Return a context manager that locks the directory.
 
-        Its value consists of the engine and the directory's manifest.
+        Its value is a pair: the engine and the directory's manifest.
 
         With `is_continued`, the plan is known to contain the blocks of the last run, so they are not compared.
 

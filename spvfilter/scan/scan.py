@@ -78,7 +78,7 @@ class _Batch:
 class Scan(Generic[T]):
     """The state of one scan. `tell` turns a block's hits into the item that the scan yields.
 
-    `image` is the image of a compiled list, which the list's table forgets when it learns outpoints.
+    `image` is the image of a compiled list. It is kept here because the list's table drops it on learning outpoints.
     """
 
     def __init__(

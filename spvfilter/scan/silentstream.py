@@ -1,4 +1,4 @@
-"""Silent payments in a stream of unconfirmed transactions. A node supplies the outputs that they spend."""
+"""Silent payments in a stream of unconfirmed transactions. A node supplies the outputs that the transactions spend."""
 
 from __future__ import annotations
 

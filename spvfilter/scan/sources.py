@@ -221,7 +221,7 @@ class Readable(ABC):
 
     @abstractmethod
     def name(self, ref: BlockRef) -> str:
-        """Describe the place of a block to the user."""
+        """Return a description of a block's place for the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
         """Return a context manager that opens the block files, and whose value is the list of the blocks' places.
@@ -497,7 +497,7 @@ class BlockFiles(FileBlocks, BlockSource):
             yield Problem.of(str(file.path), error)
 
     def undo_beside(self, number: int) -> UndoFile | None:
-        """Return the undo file of a file, or None if no undo file exists or undo files are not used."""
+        """Return the undo file of a block file, or None if no undo file exists or undo files are not used."""
         return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:

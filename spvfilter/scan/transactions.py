@@ -1,4 +1,4 @@
-"""Loose transactions, matched in the order in which they arrive.
+"""Transactions outside blocks, matched in the order in which they arrive.
 
 A spend is found even if it arrives before its parent.
 """
