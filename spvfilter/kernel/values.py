@@ -48,7 +48,7 @@ class TxMatch(NamedTuple):
 
 @public
 class Place(NamedTuple):
-    """The place of a block in an open file, or the place of an undo record."""
+    """The place of a block or of an undo record in an open file."""
 
     descriptor: int
     """File descriptor of the open file."""
@@ -216,7 +216,8 @@ class SpentCoin(NamedTuple):
 class SilentCandidate(NamedTuple):
     """The input keys that a transaction reveals, and its taproot outputs (BIP-352).
 
-    The x-only keys and the compressed keys may be off the curve. A caller that parses them must leave those out.
+    The x-only keys and the compressed keys may be off the curve. A caller that parses the keys must leave out those off
+    the curve.
     """
 
     outpoint: bytes

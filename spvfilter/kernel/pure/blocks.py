@@ -320,7 +320,7 @@ def check_amounts(raw: bytes, /) -> None:
 
 
 def check_amounts_of(raw: bytes, txs: Iterable[TxSpan]) -> None:
-    """Check the amounts of a block's walked transactions. Raises FormatError in the same cases as `check_amounts`."""
+    """Check the amounts of a block's parsed transactions. Raises FormatError in the same cases as `check_amounts`."""
     for tx in txs:
         values = [int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs]  # above 2^63 if negative
         if any(value > MAX_MONEY for value in values) or sum(values) > MAX_MONEY:

@@ -161,7 +161,7 @@ class KeyReader(Generic[Encoded]):
         self._rows = 0  # number of rows read so far
 
     def read(self, pieces: Iterable[tuple[int, Any]]) -> Iterator[Encoded | None]:
-        """Yield the keys of pieces that columns.batch_of makes."""
+        """Yield the keys in the pieces that columns.batch_of returned."""
         for kind, piece in pieces:
             match kind:
                 case columns.KEYS:

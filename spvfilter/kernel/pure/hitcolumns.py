@@ -54,7 +54,7 @@ def hit_columns(
     hrp: str,
     /,
 ) -> list[tuple[int, bytes | None, bytes | None, bytes]]:
-    """Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.
+    """Return the packed hits of some blocks as columns, in the same order as in `hit_lines`.
 
     A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. For each row, `coinbase` takes
     one bit, the height 32 bits, and every other number 64 bits. The time is in milliseconds. Empty or unknown text is

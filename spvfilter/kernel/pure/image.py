@@ -286,7 +286,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, WatchedCoin]
 
 
 def image_size(entries: Iterable[Entry], coins: Iterable[tuple[bytes, WatchedCoin]]) -> int:
-    """Return the number of bytes of the image of a table."""
+    """Return the size of a table's image in bytes."""
     indexed = full_count = count = records = 0
     for kind, value in entries:
         count += 1

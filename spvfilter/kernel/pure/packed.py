@@ -244,7 +244,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
 
 
 def check_sums(size: int) -> None:
-    """Raise ParameterError unless the size, in bytes, is that of the sums of some entries."""
+    """Raise ParameterError unless `size` bytes can be the sums of a whole number of entries."""
     if size % SUMS.size:
         raise ParameterError(f"sums must be a multiple of {SUMS.size} bytes long, not {size}")
 

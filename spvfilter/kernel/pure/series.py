@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class SeriesCore:
     """A series of BitCores, the slices, that form one set.
 
-    The set contains a key if any slice contains it. A new key is added to the last slice. If that has no room, a
-    derived class first appends a slice.
+    The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no
+    room, a derived class first appends another.
 
     All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may
     differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,

@@ -176,7 +176,7 @@ class WatchTable:
         return self._given
 
     def image_size(self) -> int:
-        """Return the number of bytes of the table's image."""
+        """Return the size of the table's image in bytes."""
         return image_size(self.entries(), self.coins())
 
     def write_image(self, room: Buffer, key: bytes, /) -> None:
@@ -209,7 +209,7 @@ class WatchTable:
         return self._coins.get(snapshot(outpoint))
 
     def coins(self) -> Iterator[tuple[bytes, WatchedCoin]]:
-        """Yield the watched outpoints (36 bytes), each with its coin as it is at that time.
+        """Yield the watched outpoints (36 bytes), each with the current state of its coin.
 
         The table may change during the iteration. Outpoints that are added after the call are not yielded.
         """

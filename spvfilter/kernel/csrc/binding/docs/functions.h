@@ -474,7 +474,7 @@
     "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.\n" \
+    "Return the packed hits of some blocks as columns, in the same order as in `hit_lines`.\n" \
     "\n" \
     "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. For each row, `coinbase` takes\n" \
     "one bit, the height 32 bits, and every other number 64 bits. The time is in milliseconds. Empty or unknown text is\n" \

@@ -195,8 +195,8 @@
     "\n" \
     "A series of BitCores, the slices, that form one set.\n" \
     "\n" \
-    "The set contains a key if any slice contains it. A new key is added to the last slice. If that has no room, a\n" \
-    "derived class first appends a slice.\n" \
+    "The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no\n" \
+    "room, a derived class first appends another.\n" \
     "\n" \
     "All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may\n" \
     "differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,\n" \
@@ -392,7 +392,7 @@
     "image_size($self)\n" \
     "--\n" \
     "\n" \
-    "Return the number of bytes of the table's image."
+    "Return the size of the table's image in bytes."
 #define SPV_DOC_WatchTable_write_image \
     "write_image($self, room, key, /)\n" \
     "--\n" \
@@ -419,7 +419,7 @@
     "coins($self)\n" \
     "--\n" \
     "\n" \
-    "Yield the watched outpoints (36 bytes), each with its coin as it is at that time.\n" \
+    "Yield the watched outpoints (36 bytes), each with the current state of its coin.\n" \
     "\n" \
     "The table may change during the iteration. Outpoints that are added after the call are not yielded."
 #define SPV_DOC_WatchTable_set_coin \
