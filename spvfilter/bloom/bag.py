@@ -1,4 +1,4 @@
-"""Build a filter from the keys in a Dask bag: each worker fills the bits for its partitions, then all are merged."""
+"""Build a filter from the keys in a Dask bag: workers fill the bits for their partitions, which are then merged."""
 
 from __future__ import annotations
 

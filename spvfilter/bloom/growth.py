@@ -56,7 +56,7 @@ class Growth(NamedTuple):
     """Ratio of the rates of two successive slices, between 0 and 1."""
 
     def checked(self) -> Self:
-        """Return the rule with Python's own numbers. Raises ParameterError if a field is outside its domain."""
+        """Return the rule in Python's own types. Raises ParameterError if a field is outside its domain."""
         try:
             growth = sizing.whole("growth", self.growth, 2, MAX_GROWTH)
         except ParameterError:

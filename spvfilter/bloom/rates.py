@@ -111,7 +111,7 @@ def current(made: BitFilter) -> float:
 
 
 def of_fill(family: Family, bits: int, hash_funcs: int, fill: float, partitioned: bool) -> float:
-    """Return the rate for a share of set bits among the bits that the family reaches."""
+    """Return the rate for a given share of set bits among the bits that the family can reach."""
     items = -bits / hash_funcs * math.log1p(-fill) if fill < 1 else 0.0
     return min(1.0, fill**hash_funcs + excess(family, bits, hash_funcs, fill, items, partitioned))
 

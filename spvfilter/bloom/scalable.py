@@ -93,7 +93,7 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def plan(self) -> Growth:
-        """The parameters from which the sizes of the slices follow."""
+        """The parameters that determine the sizes of the slices."""
         return Growth(self.initial_capacity, self.nominal_fp_rate, self.growth, self.tightening)
 
     @property

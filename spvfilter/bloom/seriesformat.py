@@ -118,7 +118,7 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
 def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tuple[FileHeader, memoryview]]]:
     """Return the header, the growth, and the header and bits of each slice.
 
-    `verify` checks the CRC too. Raises FormatError if the file is malformed.
+    If `verify` is True, the CRC is also checked. Raises FormatError if the file is malformed.
     """
     header = header_of(whole, len(whole))
     end = len(whole) - TRAILER_SIZE

@@ -12,7 +12,7 @@ _GIVE = "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"
 
 
 class Shape(NamedTuple):
-    """The numbers that define a new filter, as Python's own types."""
+    """The numbers that define a new filter, in Python's own types."""
 
     cells: int
     """Number of cells m."""

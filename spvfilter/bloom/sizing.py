@@ -119,7 +119,7 @@ def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
 
 
 def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
-    """Return the largest n with which m bits and k functions keep p: n = -(m/k) ln(1 - p^(1/k)), rounded down.
+    """Return the largest n for which m bits and k functions keep p: n = -(m/k) ln(1 - p^(1/k)), rounded down.
 
     Args:
         bits: Number of bits m.
@@ -215,7 +215,7 @@ def align_bits(bits: int, unit: int = 32) -> int:
 
 
 def fp_rate(bits: int, hash_funcs: int, items: int) -> float:
-    """Return the approximate false-positive rate, (1 - e^(-kn/m))^k. It is slightly too small, most of all for small m.
+    """Return the approximate false-positive rate, (1 - e^(-kn/m))^k. It is slightly too small, especially for small m.
 
     Args:
         bits: Number of bits m.

@@ -206,7 +206,7 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
 
 
 def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | ParquetDecimal | None]:
-    """Return a list of the logical type of an element of the schema, or of None if it is unknown. Empty for a group."""
+    """Return a list that contains an element's logical type, or None if it is unknown. The list of a group is empty."""
     logical: TypedKeys | None = None
     numbers: dict[int, int] = {}
     for number, field in cursor.fields(wire):

@@ -77,7 +77,7 @@ def check_client(client: object) -> None:
 
 
 async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments: bytes | int | str) -> object:
-    """Run a script and return its result. Strings are bytes, even if the client decodes them.
+    """Run a script and return its result. Strings are returned as bytes, even if the client decodes them elsewhere.
 
     The script is identified by its SHA-1. Its body is sent only if the server does not have it yet.
     """

@@ -159,10 +159,10 @@ class RedisLayout:
         return [b"%b:staged:%b:%d" % (prefix(self.name), upload, shard) for shard in range(self.shards)]
 
     def probes(self, keys: Iterable[object]) -> tuple[list[bytes], bytes]:
-        """Return the shards and the bits of some keys.
+        """Return where the bits of some keys of the filter are.
 
-        The result is the keys of the shards, and for each bit, key by key, two u32: the index of its shard in KEYS
-        (from 2) and its offset.
+        The result is the Redis keys of the shards, and for each bit, key by key, two u32: the index of its shard in
+        KEYS (from 2) and its offset.
         """
         shard_bits = self.shard_size * 8
         number_of: dict[int, int] = {}
@@ -225,7 +225,7 @@ def header_key(name: str) -> bytes:
 
 
 def prefix(name: str) -> bytes:
-    """Return the start of all keys of a filter, which contains their hash tag.
+    """Return the prefix of all Redis keys of a filter. It contains their hash tag.
 
     Raises TypeError if the name is not a str, and ParameterError if it cannot be a hash tag.
     """

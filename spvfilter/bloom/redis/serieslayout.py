@@ -124,7 +124,7 @@ class SeriesLayout:
         ]
 
     def functions(self, count: int) -> list[int]:
-        """Return the number of hash functions of each of the first `count` slices."""
+        """Return how many hash functions each of the first `count` slices has."""
         return [layout.shape.hash_funcs for layout in self.slices[:count]]
 
     def last_offset(self, number: int) -> int:
@@ -141,10 +141,10 @@ class SeriesLayout:
         return math.floor(shape.bits * -math.expm1(-shape.hash_funcs * (shape.capacity - 1) / shape.bits)) + 1
 
     def probes(self, keys: Iterable[object], count: int) -> tuple[list[bytes], bytes]:
-        """Return the shards and the bits of some keys.
+        """Return where the bits of some keys of the filter are.
 
-        The result is the keys of the shards, and for each bit two u32: the index of its shard in KEYS (from 3) and its
-        offset. The bits of a key are adjacent, and those in the last slice come first.
+        The result is the Redis keys of the shards, and for each bit two u32: the index of its shard in KEYS (from 3)
+        and its offset. The bits of a key are adjacent, and those in the last slice come first.
         """
         layouts = self.slices[:count][::-1]
         shard_bits = self.shard_size * 8
