@@ -55,7 +55,7 @@ class _Row:
 
 
 class FilterState(NamedTuple):
-    """The last filter header, and the rows below it."""
+    """The last filter header, and the filter header just below each row."""
 
     height: int = -1
     """Height of the last filter header, or -1 if there is none."""

@@ -90,8 +90,8 @@ class HeaderRows:
     def append(self, headers: bytes) -> None:
         """Add the next headers, 80 bytes each, and the hash of the last one, within a transaction.
 
-        Raises ParameterError if the bytes are not whole headers, or the headers do not follow the last one and one
-        another.
+        Raises ParameterError if the bytes are not whole headers, or if the headers do not follow the last stored one
+        and one another.
         """
         if len(headers) % HEADER_SIZE:
             raise ParameterError(f"{len(headers)} bytes is not a whole number of {HEADER_SIZE}-byte headers")

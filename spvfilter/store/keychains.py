@@ -117,7 +117,7 @@ class SilentKeys(NamedTuple):
         return f"SilentKeys(labels={len(self.labels)}, depth={self.depth})"
 
     def encoded(self) -> tuple[str, str, int]:
-        """Return the values for a row."""
+        """Return the values to store in a row."""
         labels = [[number, text] for number, text in sorted(self.labels.items())]
         return self.secret, json.dumps(labels, separators=(",", ":")), self.depth
 

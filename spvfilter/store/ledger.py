@@ -43,7 +43,7 @@ _OF_COIN = (  # matches, each with the account of its entry
 
 @public
 class TxStatus(StrEnum):
-    """Status of a transaction of the wallet."""
+    """The status of a wallet transaction."""
 
     CONFIRMED = "confirmed"
     """A block of the best chain contains it."""
@@ -102,7 +102,7 @@ def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
 
 @public
 class StoredTx(NamedTuple):
-    """A transaction of the wallet in the database."""
+    """A wallet transaction as the database stores it."""
 
     raw: bytes
     """Bytes of the transaction."""
@@ -162,7 +162,7 @@ class StoredTx(NamedTuple):
 
 
 def place_of(height: int, position: int) -> int:
-    """Return the place in the history of a transaction in a block."""
+    """Return the place that a transaction in a block has in the history."""
     return height << 32 | position
 
 

@@ -183,7 +183,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def beside(file: Path) -> Path:
-    """Return the path for the new database, after removing files that an interrupted rebuild left.
+    """Return the path for the new database, after removing files that an interrupted rebuild left behind.
 
     Raises StoreError.
     """

@@ -51,7 +51,7 @@ class StoreFacts:
         return None if row is None else stored_tx(row)
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return what the database knows about the transaction that an outpoint names."""
+        """Return what the database knows about the transaction that an outpoint refers to."""
         stored, index = self._stored(outpoint[:32]), OutPoint.parse(outpoint).index
         if stored is None:
             return KnownParent()

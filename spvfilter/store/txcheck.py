@@ -170,7 +170,7 @@ class CheckFacts(Protocol):
         ...
 
     def parent(self, outpoint: bytes) -> KnownParent:
-        """Return what is known about the transaction that an outpoint names."""
+        """Return what is known about the transaction that an outpoint refers to."""
         ...
 
     def conflict(self, tx: Transaction) -> CheckFinding | None:

@@ -10,8 +10,8 @@ from spvfilter.transaction import NULL_OUTPOINT, Transaction
 def are_amounts(raw: bytes, span: TxSpan) -> bool:
     """Return True if the value of each output, and their sum, is from 0 to 21 million coins (Core CheckTransaction).
 
-    `span` is the transaction's span in `raw`. Neither a txid nor a block header proves this: on a chain with little
-    work, a peer can mine a block with any amounts.
+    `span` contains the offsets of the transaction's parts in `raw`. Neither a txid nor a block header proves this: on a
+    chain with little work, a peer can mine a block with any amounts.
     """
     total = 0
     for at, _, _ in span.outputs:

@@ -177,7 +177,7 @@ class Coin:
 @public
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A transaction of the wallet, and its status."""
+    """A wallet transaction and its status."""
 
     txid: bytes
     """Txid, 32 bytes in wire order."""
