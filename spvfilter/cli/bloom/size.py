@@ -58,7 +58,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 class Static(NamedTuple):
-    """The size of the smallest static filter that holds the same keys at no higher a rate."""
+    """The size of the smallest static filter for the same keys whose rate is no higher."""
 
     fingerprint_bits: int
     """Number of bits in a fingerprint."""

@@ -56,7 +56,7 @@ def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | Non
 class SpentScripts:
     """The scripts that blocks spend, from a file, from undo records, or from the outputs of earlier blocks.
 
-    Pass parents before their children.
+    Pass parent blocks before their children.
     """
 
     def __init__(self, source: BlockSource, order: Sequence[BlockRef], given: Sequence[bytes] | None) -> None:

@@ -21,8 +21,8 @@ def report_heights(
 ) -> bool:
     """Report missing heights, write the file of `--report`, and return True if the exit code must report a gap.
 
-    `not_searched` are heights of pruned blocks that should have been searched again. Raises OSError if the file cannot
-    be written.
+    `not_searched` contains the heights of pruned blocks that should have been searched again. Raises OSError if the
+    file cannot be written.
     """
     begin = 1  # the genesis block has no coin to find
     if heights.found and heights.found[0][0] > begin and options.from_height is None and not options.quiet:

@@ -105,7 +105,7 @@ def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
 
 @asynccontextmanager
 async def opened(options: BlockOptions, credentials: Credentials | None) -> AsyncIterator[FullNode]:
-    """Return a context manager that connects to the node, and mentions an initial block download.
+    """Return a context manager that connects to the node, and says so if it is in initial block download.
 
     Raises ParameterError, NodeError or OSError.
     """

@@ -75,7 +75,7 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Return the columns and at most `most` rows: addresses, newest last, and the total if there are several."""
+        """Return the columns, and at most `most` rows: addresses, newest last, and the total of several addresses."""
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]

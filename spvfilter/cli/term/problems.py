@@ -28,7 +28,7 @@ class Problems:
         return bool(self._groups)
 
     def add(self, text: str, file: str | None = None) -> None:
-        """Add a problem. `file` is the file name at the start of `text`. By default, it ends before the place."""
+        """Add a problem. `file` is the file name at the start of `text`. By default, the name ends before the place."""
         if file is None:
             found = _PLACE.search(text)
             file = text[: found.start()] if found else ""
@@ -40,7 +40,7 @@ class Problems:
             self._others += 1
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each group: its first problem, and the number of the others."""
+        """Yield a line for each group: its first problem, and the number of others."""
         for first, count in self._groups.values():
             yield first if count == 1 else f"{first} (and {count - 1:,} more problems of this kind in this file)"
         if self._others:

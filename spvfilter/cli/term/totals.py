@@ -70,7 +70,7 @@ def show_totals(page: Page, totals: Callable[[], Iterable[Total]], elsewhere: st
 
 
 class _Sums:
-    """The number and the sum of totals."""
+    """Counts totals, and adds them up."""
 
     def __init__(self) -> None:
         self.count = 0
