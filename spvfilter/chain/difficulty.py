@@ -57,7 +57,7 @@ def work(bits: int) -> int:
 
 @public
 def total_work(headers: bytes) -> int:
-    """Return the sum of the expected numbers of hashes for serialized headers, 80 bytes each."""
+    """Return the total number of hashes expected for serialized headers, 80 bytes each."""
     return sum(count * work(bits) for bits, count in header_bits(headers))
 
 

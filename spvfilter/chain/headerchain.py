@@ -390,7 +390,7 @@ class HeaderChain:
         return ""
 
     def store(self, headers: bytes, hashes: bytes) -> Update:
-        """Store validated headers and their hashes, even if their work is low, and return the best chain's change.
+        """Store validated headers and their hashes, even if their work is low. Return the change to the best chain.
 
         Raises UnconnectedHeadersError if their parent is not stored.
         """
@@ -426,7 +426,7 @@ class HeaderChain:
     # Context for the rules
 
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
-        """Return the state that validates the header after a height of the best chain or of a fork.
+        """Return the state for validating the header that follows a given height of the best chain or of a fork.
 
         By default, it is the state after the best chain's last header.
         """
