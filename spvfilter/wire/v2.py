@@ -243,7 +243,7 @@ class V2Stream:
         self._garbage_sent = len(self._garbage)
 
     def send(self, command: str, payload: bytes) -> None:
-        """Add a message to `outgoing`, where it goes only after the key exchange.
+        """Add a message to `outgoing`. Until the key exchange, it is held back.
 
         Raises ParameterError in the same cases as `encode_message`.
         """
