@@ -14,7 +14,7 @@ _COPIES = 3
 
 
 class FairShare:
-    """A number of permits for which sessions wait.
+    """A limited number of permits that sessions wait for.
 
     Hosts take turns, and a single host gets only some of the permits.
     """

@@ -332,7 +332,7 @@ class ElectrumConnection:
             await self._reply(request, answer, message, turn)
 
     async def _found(self, question: Question) -> object:
-        """Return the answer to a question, or the error that answers it."""
+        """Return the answer to a question, or the error to answer with."""
         try:
             return await self._link.settle(question)
         except RpcError as refusal:

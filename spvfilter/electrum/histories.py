@@ -203,7 +203,7 @@ class Histories:
         ]
 
     def history(self, script_hash: str) -> list[Row]:
-        """Return the rows of all transactions of a script: confirmed ones in the order of the chain, then the rest."""
+        """Return the rows of a script's transactions: confirmed ones in chain order, then the rest."""
         confirmed = self._confirmed(script_hash)
         rows: list[Row] = [{"tx_hash": hash_to_hex(tx.txid), "height": tx.height or 0} for tx in confirmed]
         return rows + self.mempool(script_hash)
@@ -228,7 +228,7 @@ class Histories:
         return {"confirmed": confirmed, "unconfirmed": unconfirmed}
 
     def unspent(self, script_hash: str, reserved: Collection[bytes]) -> list[Row]:
-        """Return the unspent outputs of a script: confirmed ones in the order of the chain, then unconfirmed ones.
+        """Return the unspent outputs of a script: confirmed ones in chain order, then unconfirmed ones.
 
         An output that a pending transaction spends is included unless it is reserved (see `Views.reserved`).
 

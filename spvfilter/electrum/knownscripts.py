@@ -112,5 +112,5 @@ class KnownScripts:
 
 
 def derived(keychain: Keychain, first: int, last: int) -> list[tuple[bytes, ...]]:
-    """Return a keychain's scripts at a range of indexes. Another thread may call this. Raises KeychainError."""
+    """Return a keychain's scripts at a range of indexes. Any thread may call this. Raises KeychainError."""
     return [keychain.scripts(index) for index in range(first, last + 1)]

@@ -95,11 +95,11 @@ class ElectrumSession:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Latest script hashes that this session asked for but no entry has, oldest first."""
+        """The most recent script hashes that this session asked for but no entry has, oldest first."""
         return tuple(each for each in self._unknown if each not in self._state.scripts)
 
     def answer(self, method: str, given: Sequence[object] | Mapping[str, object]) -> Answer:
-        """Return the answer to a request, or a question.
+        """Return the answer to a request, or a Question if a fact is needed first.
 
         Args:
             method: Name of the method.

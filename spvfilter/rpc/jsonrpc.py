@@ -96,7 +96,7 @@ class JsonRpc:
         return await asyncio.to_thread(parsed_hex, found, BLOCK_ANSWER_SIZE, self._endpoint)
 
     async def spent(self, digest: bytes) -> bytes | None:
-        """Return None: only REST serves the outputs that a block spends in a compact form."""
+        """Return None: only REST serves spent outputs in a compact form."""
         return None
 
     async def details(self, digest: bytes) -> object:
