@@ -455,7 +455,7 @@ class Bip37Filter(BloomBits):
 
 
 def _payload_of(text: str) -> bytes:
-    """Return the filterload payload in a text that `spvfilter filterload` prints.
+    """Return the filterload payload in text that `spvfilter filterload` printed.
 
     Raises FormatError if the text has a different form, and EnvelopeError if it is a damaged message.
     """

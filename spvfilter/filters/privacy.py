@@ -1,4 +1,4 @@
-"""A report on the privacy of a wallet's BIP-37 filter: now, after restarts, and after new addresses."""
+"""A report on the privacy of a wallet's BIP-37 filter: now, after restarts, and after addresses have been added."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class TreeBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class TipChange:
-    """A change of the best chain. Both fields are empty if the best chain did not change."""
+    """A change to the best chain. Both fields are empty if the best chain did not change."""
 
     disconnected: Sequence[TreeBlock] = ()
     """Blocks that have left the best chain, old tip first."""

@@ -39,7 +39,7 @@ class ChainListener(Protocol):
     """Callbacks for changes to the chain and the mempool."""
 
     def on_tip(self, change: TipChange) -> None:
-        """Handle a change of the best chain."""
+        """Handle a change to the best chain."""
 
     def on_tx(self, tx: Transaction) -> None:
         """Handle a transaction that has entered the mempool.
@@ -217,7 +217,7 @@ class Regtest:
         return mined
 
     def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
-        """Add a payment from the miner to the mempool, and return its txid.
+        """Add a payment by the miner to the mempool, and return its txid.
 
         Change goes back to the miner. `fee` is in satoshi.
 
