@@ -62,7 +62,7 @@ def wrong_argument(
 
 
 def named(function: Callable[..., object], error: Exception, *given: object) -> Exception:
-    """Return the error to raise in place of `error`: it names the argument of the wrong type, if there is one.
+    """Return the error to raise in place of `error`. If an argument has the wrong type, the new error names it.
 
     Use it in functions that are called too often for the `naming` decorator: a `try` costs nothing. `given` contains
     the arguments.
@@ -90,7 +90,7 @@ def _written(annotation: object) -> str:
 
 
 def _misfit(value: object, hint: object, where: str) -> tuple[str, object] | None:
-    """Return the place of a value that certainly does not fit a type, and the value, or None if everything may fit."""
+    """If a value certainly does not fit a type, return its place and the value itself, otherwise None."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         found = [_misfit(value, each, where) for each in typing.get_args(hint)]

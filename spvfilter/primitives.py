@@ -84,7 +84,7 @@ def hash_from_hex(text: str) -> bytes:
 
 
 def hash_of(value: bytes | str, name: str) -> bytes:
-    """Return a hash as 32 bytes in wire order, from these bytes or from 64 hex digits as block explorers show them.
+    """Return a hash as 32 bytes in wire order. It may also be given as 64 hex digits, as block explorers show it.
 
     `name` says what the hash is, for the error. Raises ParameterError for any other value.
     """

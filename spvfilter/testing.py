@@ -107,7 +107,7 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.reorg(depth))
 
     def pay(self, address: str, value: int, *, fee: int = FEE) -> bytes:
-        """Put a payment from the miner to an address into the mempool, and return its txid.
+        """Create a mempool transaction in which the miner pays an address, and return its txid.
 
         Output 0 pays `value` satoshi to the address. `fee` is in satoshi.
         """

@@ -1,4 +1,4 @@
-"""Other wallet libraries that can use spvfilter's history: BDK."""
+"""Give other wallet libraries the history that spvfilter found: so far, BDK."""
 
 from __future__ import annotations
 
