@@ -199,7 +199,10 @@ class MarkedRows:
         self._sums[table] = total & _M63
 
     def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
-        """Write a row, replacing the one with the same key, which the SQL condition `where` selects with `values`."""
+        """Write a row, replacing the one with the same key.
+
+        The SQL condition `where` selects the old row; `values` are its parameters.
+        """
         if not self.insert_new(table, row):
             self.remove(table, where, values)
             self._insert(table, row, "")

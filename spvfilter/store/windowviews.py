@@ -355,7 +355,7 @@ def _keychains(checked: Checked, name: str | None, account: int | None) -> list[
 
 
 def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
-    """Return the rows of the keychains that have this name or label, or this descriptor, given without its checksum.
+    """Return the rows of the keychains with this name, this label, or this descriptor without its checksum.
 
     Several keychains may have the same label. The query reads only the rows that it returns, in order of their ids.
 
@@ -480,6 +480,6 @@ class EntryPlaces:
 
 
 def narrowed(column: str, keychains: Sequence[int]) -> str:
-    """Return an SQL condition: the entry whose id is in `column` belongs to one of these keychains."""
+    """Return the SQL condition that the entry whose id is in `column` belongs to one of these keychains."""
     numbers = ", ".join(map(str, keychains))
     return f"EXISTS (SELECT 1 FROM runs WHERE runs.keychain IN ({numbers}) AND {_MATCHES.format(column)})"
