@@ -133,9 +133,9 @@ class Shop:
         return Place(*self.rows("SELECT sequence, run_id, tip FROM place")[0])
 
     def apply(self, events: Iterable[Event], snapshot: Place | None = None) -> None:
-        """Process events. Their payments, the webhooks and the place in the events are stored together.
+        """Process events. Payments, webhooks and the shop's place in the stream of events are stored together.
 
-        With `snapshot` the events are all matches that the wallet has at this place.
+        With `snapshot`, the events are all matches that the wallet has at this place.
         """
         with self.db:
             sequence, run_id, tip = before = self.place()
@@ -180,7 +180,7 @@ class Shop:
     def _put(
         self, found: Match, height: int | None, *, counts: bool = True, replaced_by: str | None = None
     ) -> str | None:
-        """Store a payment, and return its address. Its time is when it, or the replaced one, was first seen."""
+        """Store a payment, and return its address. Its time is when it, or one it replaced, was first seen."""
         if found.kind == MatchKind.OUTPUT and found.address is not None:
             # A replaced payment gives its time to one payment, which is not larger. Otherwise a customer could pay one
             # satoshi in time, and decide later whether to replace it by the amount.
@@ -197,9 +197,9 @@ class Shop:
         return found.address
 
     def _judge(self, addresses: set[str | None], *, may_expire: bool = False) -> None:
-        """Store the state of the invoices of these addresses, and a webhook for each change.
+        """Store the states of the invoices with these addresses, and a webhook for each change.
 
-        Without `may_expire` no invoice expires: a later event may bring a payment in time.
+        Without `may_expire` no invoice expires: a later event may bring a payment that arrived in time.
         """
         deep = self.place().tip - self.confirmations + 1
         for address in sorted(filter(None, addresses)):
@@ -266,7 +266,7 @@ async def read_all(client: LightClient, shop: Shop) -> None:
 
 
 async def follow(client: LightClient, shop: Shop) -> None:
-    """Process the events after the shop's place."""
+    """Process the events after the shop's place in the stream."""
     stream = client.events(since=shop.place().sequence)
     while True:
         events = await next_events(stream)
@@ -278,7 +278,7 @@ async def follow(client: LightClient, shop: Shop) -> None:
 
 
 async def expire(client: LightClient, shop: Shop) -> None:
-    """Let invoices expire, but only when every payment in time is known."""
+    """Let invoices expire, but only once every payment that arrived in time is known."""
     while True:
         if (overdue := shop.overdue()) and await is_current(client, shop.place()):
             shop.expire(overdue)
@@ -286,7 +286,7 @@ async def expire(client: LightClient, shop: Shop) -> None:
 
 
 async def give_addresses(client: LightClient, shop: Shop) -> None:
-    """Give an address to each new invoice. After a crash between the two steps some addresses are skipped."""
+    """Give an address to each new invoice. A crash between the two steps skips some addresses."""
     while True:
         for account in await client.accounts():
             query = "SELECT id FROM invoices WHERE address IS NULL AND account = ? LIMIT 100"
@@ -295,7 +295,7 @@ async def give_addresses(client: LightClient, shop: Shop) -> None:
                     revealing = (client.reveal_address(account, exclusive=True) for _ in ids)
                     shop.give(zip(await asyncio.gather(*revealing), ids, strict=True))
             except ParameterError as error:  # for example, a BIP-37 filter has no room for more addresses
-                log.error("no address for new invoices, the next attempt is in 60 s: %s", error)
+                log.error("no address for new invoices; trying again in 60 s: %s", error)
                 await asyncio.sleep(60)
         await asyncio.sleep(POLL_S)
 
@@ -326,7 +326,7 @@ async def deliver(shop: Shop, url: str, secret: bytes) -> None:
             pause = POLL_S
         except (OSError, http.client.HTTPException) as error:
             pause = min(2 * pause, 300)
-            log.warning("a webhook was not delivered, the next attempt is in %.1f s: %s", pause, error)
+            log.warning("a webhook was not delivered; trying again in %.1f s: %s", pause, error)
 
 
 async def serve(client: LightClient, shop: Shop, url: str, secret: bytes) -> None:
@@ -349,11 +349,11 @@ def invoice(shop: Shop, id: str, account: str, amount: int, minutes: float) -> s
     for _ in range(50):
         (row,) = shop.rows("SELECT * FROM invoices WHERE id = ?", id)
         if (row["account"], row["amount"]) != (account, amount):
-            raise ValueError(f"invoice {id} exists with another account or amount: choose another number")
+            raise ValueError(f"invoice {id} exists with a different account or amount: choose another number")
         if row["address"] is not None:
             return f"bitcoin:{row['address']}?amount={amount // 10**8}.{amount % 10**8:08}"
         time.sleep(POLL_S)
-    raise TimeoutError(f"invoice {id} has no address yet: does `serve` run with an account {account!r}?")
+    raise TimeoutError(f"invoice {id} has no address yet: is `serve` running with an account {account!r}?")
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ def report(matches: Path, limit: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Find reused addresses.")
     parser.add_argument("blocks", help="a folder of blk*.dat")
-    parser.add_argument("addresses", help="a watch list: one address a line")
+    parser.add_argument("addresses", help="a watch list: one address per line")
     parser.add_argument("found", help="the folder for the scan's files")
     parser.add_argument("--network", choices=[each.name for each in NETWORKS], default="mainnet")
     parser.add_argument("--jobs", type=int, default=2)

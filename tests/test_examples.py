@@ -137,7 +137,7 @@ def test_merchant_gives_an_address_and_tells_the_payment(
             again = subprocess.run(command(*invoice, "9"), capture_output=True, text=True, cwd=tmp_path)
             assert (again.returncode, again.stderr.split(":")[0]) == (
                 1,
-                "invoice order-17 exists with another account or amount",
+                "invoice order-17 exists with a different account or amount",
             )
             node.pay(found[1], 25_000)
             node.mine()
