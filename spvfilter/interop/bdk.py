@@ -34,7 +34,8 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     and pass the result to `LightClient.broadcast`. Then create a new wallet.
 
     Revealed addresses count as used, so BDK never pays change to an open invoice. The wallet's next unused address is
-    the same as `LightClient.next_address`.
+    the same as `LightClient.next_address`. BDK spends only coins of `LightClient.unspent(trusted_change=True)`: the
+    others, such as unconfirmed payments from other people, are locked.
 
     Args:
         client: A running client.
@@ -54,8 +55,13 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         network = getattr(bdk.Network, name)
     except ImportError:
         raise ParameterError(f"a BDK wallet needs bdkpython; {remedy('bdk')}") from None
-    found, keychains, labels = await client.read(
-        lambda views: (views.history(), views.keychains(keychain, account=account), views.labels())
+    found, keychains, coins, unspent = await client.read(
+        lambda views: (
+            views.history(),
+            views.keychains(keychain, account=account),
+            views.coins(),
+            views.unspent(trusted_change=True),
+        )
     )
     entries = [each for each in found if each.status.counts]
     if not 1 <= len(keychains) <= 2 or any(map(_is_unknown, keychains)):
@@ -63,8 +69,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
             f"a BDK wallet needs one or two keychains, each with a descriptor other than sp(), not {len(keychains)}:"
             " select them by label or account"
         )
-    frozen = [each.ref for each in labels if each.spendable is False]
-    taken = [{*each.used, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
+    taken = [{*each.used, *each.pending, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
     network_kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
     descriptors = [bdk.Descriptor(each.name, network_kind) for each in keychains]
     facts = bdk.ChangeSet.from_aggregate(
@@ -85,9 +90,8 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     for kind, indexes in zip((bdk.KeychainKind.EXTERNAL, bdk.KeychainKind.INTERNAL), taken, strict=False):
         for index in indexes:
             wallet.mark_used(kind, index)
-    for ref in frozen:
-        txid, _, index = ref.partition(":")
-        wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_string(txid), vout=int(index)))
+    for outpoint in {coin.outpoint for coin in coins} - {coin.outpoint for coin in unspent}:
+        wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_bytes(outpoint.txid), vout=outpoint.index))
     return wallet
 
 
@@ -140,6 +144,7 @@ def _loaded(descriptors: list[Any], facts: Any) -> Any:
             """Drop the changes, because the wallet has no database."""
 
     persister = bdk.Persister.custom(Facts())
+    # BDK must not find payments to addresses that spvfilter does not watch yet
     if len(descriptors) == 1:
-        return bdk.Wallet.load_single(descriptors[0], persister)
-    return bdk.Wallet.load(*descriptors, persister)
+        return bdk.Wallet.load_single(descriptors[0], persister, lookahead=0)
+    return bdk.Wallet.load(*descriptors, persister, lookahead=0)

@@ -53,6 +53,8 @@ class KeychainStatus:
     """Name of the account that the keychain belongs to, or None."""
     revealed_elsewhere: tuple[int, ...] = ()
     """Indexes at or above `revealed` whose address another keychain, even a removed one, has revealed."""
+    pending: tuple[int, ...] = ()
+    """Indexes that pending transactions pay, in ascending order."""
 
 
 def keychains_of(
@@ -83,6 +85,7 @@ def keychains_of(
             full_name if _is_silent(descriptor) else addresses.get(row),
             None if owner is None else names[owner],
             () if _is_silent(descriptor) else tuple(sorted(windows.elsewhere.get(row, ()))),
+            () if _is_silent(descriptor) else tuple(sorted(windows.pending.get(row, ()))),
         )
         for row, full_name, label, descriptor, lookahead, size, window, owner in rows
     ]
@@ -133,13 +136,14 @@ class _Windows:
         for keychain, index in self._revealed_elsewhere():
             if index >= self.revealed.get(keychain, 0):
                 self.elsewhere.setdefault(keychain, set()).add(index)
-        self._pending: dict[int, set[int]] = {}
+        self.pending: dict[int, set[int]] = {}
+        """Indexes that pending transactions pay, keyed by the keychain's row id."""
         for keychain, index in self._paid_unconfirmed():
-            self._pending.setdefault(keychain, set()).add(index)
+            self.pending.setdefault(keychain, set()).add(index)
 
     def free_index(self, keychain: int) -> int:
         """Return the lowest index that has been neither paid nor revealed. It may be the end of the window."""
-        taken = {*self.used.get(keychain, ()), *self._pending.get(keychain, ()), *self.elsewhere.get(keychain, ())}
+        taken = {*self.used.get(keychain, ()), *self.pending.get(keychain, ()), *self.elsewhere.get(keychain, ())}
         index = self.revealed.get(keychain, 0)
         while index in taken:
             index += 1

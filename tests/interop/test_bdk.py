@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +19,24 @@ from spvfilter.interop.bdk import _name_of
 from spvfilter.light.client import LightClient
 from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
+from spvfilter.signing import build_tx
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.labels import Label
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
+from support.peers.hostile import until
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
 if TYPE_CHECKING:
     bdk: Any
+    wally: Any
 else:
     bdk = deferred("bdkpython")
+    wally = deferred("wallycore")
 
 WORDS = "abandon " * 11 + "about"
 PAYEE = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
@@ -50,6 +57,16 @@ def signed(psbt: Any) -> bytes:
     assert signer.sign(psbt)
     raw: bytes = psbt.extract_tx().serialize()
     return raw
+
+
+def secret(keychain: int, index: int) -> bytes:
+    """The private key of an address."""
+    seed = wally.bip39_mnemonic_to_seed512(WORDS, None)
+    master = wally.bip32_key_from_seed(seed, wally.BIP32_VER_TEST_PRIVATE, 0)
+    path = [84 | 1 << 31, 1 | 1 << 31, 1 << 31, keychain, index]
+    return bytes(
+        wally.bip32_key_get_priv_key(wally.bip32_key_from_parent_path(master, path, wally.BIP32_FLAG_KEY_PRIVATE))
+    )
 
 
 def watching() -> WatchList:
@@ -111,6 +128,89 @@ async def test_addresses_far_away_count() -> None:
             assert (await bdk_wallet(client)).balance().confirmed.to_sat() == 7_000
 
 
+async def test_bdk_has_the_same_pending_payments() -> None:
+    """Also one far above the last used index, and none above the window, where BDK would look by itself."""
+    watch = WatchList(REGTEST)
+    receiving, change = watch.add_descriptor(descriptors()[1], "savings", lookahead=20)
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            await client.watch_to(receiving.name, 400)
+            end = (await client.keychains())[1].window
+            places = [(70_000, receiving, 400), (8_000, change, end - 1), (900, change, end)]
+            txid = node.regtest.pay(*(TxOut(value, keychain.scripts_at(at)[0]) for value, keychain, at in places))
+            for total in (78_000, 78_900):  # the window grows with the block
+                await until(partial(has_total, client, total))
+                wallet = await bdk_wallet(client)
+                assert wallet.balance().total.to_sat() == total
+                for kind, status in zip(bdk.KeychainKind, await client.keychains(), strict=True):
+                    assert str(wallet.next_unused_address(kind).address) == status.next_address
+                assert can_pay(wallet, 60_000) is bool(await client.unspent())
+                node.regtest.mine()
+                await client.wait_confirmed(txid)
+
+
+async def has_total(client: LightClient, total: int) -> bool:
+    return (await client.balance()).total == total
+
+
+def can_pay(wallet: Any, value: int) -> bool:
+    """True if BDK finds coins of this value."""
+    payee = bdk.Script(address_to_script(PAYEE, REGTEST))
+    try:
+        bdk.TxBuilder().add_recipient(payee, bdk.Amount.from_sat(value)).finish(wallet)
+    except bdk.CreateTxError.CoinSelection:
+        return False
+    return True
+
+
+async def test_bdk_spends_own_change_but_no_unconfirmed_payment() -> None:
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        async with LightClient(watching(), peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            await funded(node, client, 60_000)
+            (coin,) = await client.unspent()
+            spent, change = TxOut(coin.value, coin.script_pubkey), client.watch.keychains[1].scripts_at(0)[0]
+            await client.broadcast(
+                build_tx([TxIn(coin.outpoint, spent=spent)], [TxOut(59_000, change)], keys=[secret(0, 0)])
+            )
+            node.regtest.pay(TxOut(50_000, address_to_script(await client.next_address(), REGTEST)))
+            await until(partial(has_total, client, 109_000))
+            wallet = await bdk_wallet(client)
+            assert wallet.balance().total.to_sat() == 109_000
+            assert can_pay(wallet, 58_000)
+            assert not can_pay(wallet, 60_000)
+
+
+async def test_coins_of_a_waiting_transaction_are_not_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits because peers have an earlier version, which does not spend all of its coins."""
+    payee = address_to_script(PAYEE, REGTEST)
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        async with LightClient(watching(), peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            await funded(node, client, 60_000, 50_000)
+            second, first = [
+                TxIn(each.outpoint, spent=TxOut(each.value, each.script_pubkey)) for each in await client.coins()
+            ]
+            keys = [secret(0, 0), secret(0, 1)]
+            await client.broadcast(build_tx([first], [TxOut(59_000, payee)], keys=keys))
+            monkeypatch.setattr(Responder, "on_inv", lambda responder, items: None)
+            later = asyncio.create_task(client.broadcast(build_tx([first, second], [TxOut(99_000, payee)], keys=keys)))
+
+            async def is_waiting() -> bool:
+                return TxStatus.WAITING in [entry.status for entry in await client.history()]
+
+            await until(is_waiting)
+            later.cancel()
+            assert not await client.unspent()
+            wallet = await bdk_wallet(client)
+            assert wallet.balance().confirmed.to_sat() == 50_000
+            assert not can_pay(wallet, 30_000)
+
+
 async def test_frozen_coins_are_not_spent() -> None:
     async with Node(Regtest()) as node:
         node.regtest.mine(101)
@@ -119,11 +219,7 @@ async def test_frozen_coins_are_not_spent() -> None:
             await funded(node, client, 60_000, 50_000)
             frozen = next(coin for coin in await client.coins() if coin.value == 60_000)
             await client.import_labels([Label("output", str(frozen.outpoint), spendable=False)])
-            builder = bdk.TxBuilder().add_recipient(
-                bdk.Script(address_to_script(PAYEE, REGTEST)), bdk.Amount.from_sat(55_000)
-            )
-            with pytest.raises(bdk.CreateTxError.CoinSelection):
-                builder.finish(await bdk_wallet(client))
+            assert not can_pay(await bdk_wallet(client), 55_000)
 
 
 @pytest.mark.parametrize("account", [None, "cafe"])

@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from interop.test_bdk import WORDS, watching
-from spvfilter._public import deferred
+from interop.test_bdk import secret, watching
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.electrum.server import ElectrumServer
 from spvfilter.interop import bdk_wallet
@@ -32,25 +29,11 @@ from support.peers.hostile import HostileNode, until
 from support.wallets.walletbooks import THEIRS
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
-if TYPE_CHECKING:
-    wally: Any
-else:
-    wally = deferred("wallycore")
 
 NOW = 1_800_000_000
 VALUE = 100_000
 WATCH = watching()
 SCRIPTS = [keychain.scripts(index)[0] for keychain in WATCH.keychains for index in range(8)]
-
-
-@cache
-def secret(keychain: int, index: int) -> bytes:
-    seed = wally.bip39_mnemonic_to_seed512(WORDS, None)
-    master = wally.bip32_key_from_seed(seed, wally.BIP32_VER_TEST_PRIVATE, 0)
-    path = [84 | 1 << 31, 1 | 1 << 31, 1 << 31, keychain, index]
-    return bytes(
-        wally.bip32_key_get_priv_key(wally.bip32_key_from_parent_path(master, path, wally.BIP32_FLAG_KEY_PRIVATE))
-    )
 
 
 class World:
