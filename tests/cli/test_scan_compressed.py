@@ -63,27 +63,17 @@ def test_problems_name_the_compressed_file(run: Any, chain: Sequence[bytes], wat
     assert f"spvfilter: {path}: the compressed stream is damaged or cut off" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--out", "found"], "with --out and --dask, decompress it first (gzip -d, zstd -d)"),
-        (["blk00000.dat"], "blocks.gz is compressed and blk00000.dat is not"),
-        (["--from-height", "3"], "a range of heights or dates is for files"),
-        (["--plot", "x.png"], "--plot is for blocks in files, not on standard input or in compressed files"),
-        (["--undo", "require"], "--undo require is for blocks in files, not on standard input or in compressed files"),
-    ],
-)
-def test_compressed_files_are_refused_where_blocks_are_read_again(
-    run: Any, watch_file: Path, more: list[str], message: str
-) -> None:
-    ran = run("scan", "blocks.gz", *more, "--watch", watch_file, "--network", "regtest")
-    assert ran.code == 2
-    assert message in ran.err
-
-
-def test_a_missing_compressed_file_is_named(run: Any, watch_file: Path) -> None:
-    ran = run("scan", "absent.gz", "--watch", watch_file, "--network", "regtest", "--quiet")
-    assert (ran.code, ran.err) == (2, "spvfilter: absent.gz: No such file or directory\n")
+def test_compressed_files_are_refused_where_blocks_are_read_again(refused: Any, watch_file: Path) -> None:
+    refused(
+        f"""
+        scan blocks.gz --watch {watch_file} --out found
+        scan blocks.gz blk00000.dat --watch {watch_file}
+        scan blocks.gz --watch {watch_file} --from-height 3
+        scan blocks.gz --watch {watch_file} --plot x.png
+        scan blocks.gz --watch {watch_file} --undo require
+        scan blocks.gz --watch {watch_file} --quiet
+    """.replace("--watch", "--network regtest --watch")
+    )
 
 
 @pytest.mark.slow

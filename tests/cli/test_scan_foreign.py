@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +83,12 @@ def test_default_signet_is_not_a_custom_one(run: Any, tmp_path: Path) -> None:
     assert "these are signet blocks, but the network is signet:51" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--signet-challenge", "5"], "hex digits, two for each byte"),
-        (["--signet-challenge", ""], "must be 1 to 10000 bytes long, not 0"),
-        (["--network", "regtest", "--signet-challenge", "51"], "regtest and signet:51 are different networks"),
-        (["--signet-challenge", "51", "--network", "mainnet"], "mainnet and signet:51 are different networks"),
-        (["--signet-challenge", "51", "--signet-challenge", "52"], "signet:51 and signet:52 are different networks"),
-    ],
-)
-def test_wrong_challenge_is_an_error_of_its_option(run: Any, options: list[str], message: str) -> None:
-    ran = run("scan", "any", *ON_SIGNET, *options)
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
+def test_wrong_challenge_is_an_error_of_its_option(refused: Any) -> None:
+    scan = shlex.join(["scan", "any", *ON_SIGNET])
+    refused(f"""
+        {scan} --signet-challenge 5
+        {scan} --signet-challenge ''
+        {scan} --network regtest --signet-challenge 51
+        {scan} --signet-challenge 51 --network mainnet
+        {scan} --signet-challenge 51 --signet-challenge 52
+    """)

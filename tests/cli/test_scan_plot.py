@@ -92,26 +92,15 @@ def test_thousands_of_points_are_thinned_to_visible_ones() -> None:
     assert thinned(points[:100]) == points[:100]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["BLOCKS", "--plot", "balance.jpg"], "give a name that ends with .png"),
-        (["BLOCKS", "--plot", "/nowhere/balance.png"], "/nowhere is not a writable directory"),
-        (["-", "--plot", "balance.png"], "--plot is for blocks in files, not on standard input"),
-        (["BLOCKS", "--plot", "TEXT"], "exists and is not a PNG picture"),
-    ],
-)
-def test_impossible_picture_is_refused_before_the_scan(
-    run: Any, tmp_path: Path, blocks: Path, options: list[str], said: str
-) -> None:
-    (tmp_path / "text.png").write_text("mine")
-    places = {"BLOCKS": str(blocks), "TEXT": str(tmp_path / "text.png")}
-    ran = run(
-        "scan", *[places.get(each, each) for each in options], "--watch", tmp_path / "list", "--network", "regtest"
-    )
-    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert said in ran.err
-    assert (tmp_path / "text.png").read_text() == "mine"
+def test_impossible_picture_is_refused_before_the_scan(refused: Any, blocks: Path) -> None:
+    Path("text.png").write_text("mine")
+    refused(f"""
+        scan {blocks} --plot balance.jpg --watch list --network regtest
+        scan {blocks} --plot /nowhere/balance.png --watch list --network regtest
+        scan - --plot balance.png --watch list --network regtest
+        scan {blocks} --plot text.png --watch list --network regtest
+    """)
+    assert Path("text.png").read_text() == "mine"
 
 
 def test_without_matplotlib_nothing_is_scanned(

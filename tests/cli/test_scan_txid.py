@@ -143,29 +143,23 @@ def test_a_bad_file_is_one_line(scan: Any, tmp_path: Path, text: bytes, message:
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--address", "x"], "omit --address"),
-        (["--watch", "list"], "omit --watch"),
-        (["--out", "found"], "omit --out"),
-        (["--totals", "totals.csv"], "omit --totals"),
-        (["--follow", "--out", "found"], "omit --out"),
-        (["--dask", "tcp://127.0.0.1:1"], "omit --dask"),
-        (["--processes", "2"], "omit --processes"),
-        (["--with-transactions"], "omit --with-transactions"),
-        (["--undo", "require"], "omit --undo require"),
-    ],
-)
-def test_other_questions_are_refused(scan: Any, more: list[str], message: str) -> None:
-    ran = scan(["00" * 32], *more)
-    assert (ran.code, message in ran.err) == (2, True)
-
-
-@pytest.mark.parametrize("path", ["-", "blocks.gz"])
-def test_streams_are_refused(run: Any, path: str) -> None:
-    ran = run("scan", path, "--txid", "txids")
-    assert (ran.code, "--txid needs blocks in files or from a node" in ran.err) == (2, True)
+def test_other_questions_are_refused(refused: Any, block_file: Path) -> None:
+    Path("txids").write_text("00" * 32)
+    refused(f"""
+        scan {block_file} --txid txids --address x
+        scan {block_file} --txid txids --watch list
+        scan {block_file} --txid txids --out found
+        scan {block_file} --txid txids --totals totals.csv
+        scan {block_file} --txid txids --follow --out found
+        scan {block_file} --txid txids --dask tcp://127.0.0.1:1
+        scan {block_file} --txid txids --processes 2
+        scan {block_file} --txid txids --with-transactions
+        scan {block_file} --txid txids --undo require
+        scan {block_file} --txid txids --output txids
+        scan - --txid txids
+        scan blocks.gz --txid txids
+        scan http://127.0.0.1:1 --txid txids --follow
+    """)
 
 
 @pytest.mark.few(1)
@@ -202,13 +196,3 @@ def test_blocks_that_a_node_lacks_are_named(run: Any, tmp_path: Path) -> None:
         core.known[core.hashes[50]] = core.blocks[49]
         ran = run("scan", core.url, "--txid", tmp_path / "txids", "--network", "regtest")
         assert (ran.code, "the answer is not block" in ran.err) == (2, True)
-
-
-def test_a_node_that_is_followed_is_refused(run: Any) -> None:
-    ran = run("scan", "http://127.0.0.1:1", "--txid", "txids", "--follow")
-    assert (ran.code, "omit --follow, and run the command again later" in ran.err) == (2, True)
-
-
-def test_the_output_overwrites_no_list_of_txids(scan: Any, tmp_path: Path) -> None:
-    ran = scan(["00" * 32], "--output", tmp_path / "txids")
-    assert (ran.code, "this would overwrite an input" in ran.err) == (2, True)

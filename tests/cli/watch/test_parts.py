@@ -7,6 +7,7 @@ import inspect
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,90 +37,44 @@ def test_default_mode_is_that_of_the_light_client() -> None:
     assert parser.get_default("mode") is inspect.signature(LightClient).parameters["mode"].default is Mode.AUTO
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (HERE, "nothing to watch for: give addresses, --watch FILE or the --db of an earlier run"),
-        ([__file__, *HERE], f"{__file__} is a path: to give a file, write --watch {__file__}"),
-        (["--watch", "/dev/null", *HERE], "/dev/null has no entries: write one on each line"),
-        ([ADDRESS], "no node to connect to: give --connect HOST:PORT, or --discover"),
-        (
-            [ADDRESS, "--connect", ""],
-            "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 0 characters",
-        ),
-        (
-            [ADDRESS, "--connect", "host:99999"],
-            "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 10 characters",
-        ),
-        (
-            [ADDRESS, "--connect", "http://user:secret@127.0.0.1:8332"],
-            "argument --connect: expected the HOST:PORT of a node's peer-to-peer port, not a URL",
-        ),
-        ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: did you mean bip37?"),
-        (
-            [ADDRESS, "--connect", OTHER],
-            "argument --connect: expected HOST or HOST:PORT (1 to 65535), got 64 characters",
-        ),
-        *(
-            (
-                [ADDRESS, *HERE, f"--proxy={url}"],
-                "argument --proxy: a proxy must be written as socks5://[USER:PASSWORD@]HOST:PORT",
-            )
-            for url in (
-                "http://127.0.0.1:1",
-                "socks5://[::1",
-                "",
-                "127.0.0.1:9050",
-                "socks5://h",
-                "socks5://h:65536",
-                "socks5://h:1/x",
-                "\0",
-            )
-        ),
-        (
-            [ADDRESS, *HERE, "--proxy", "socks5://user@h:1"],
-            "argument --proxy: a proxy's user and password must each be 1 to 255",
-        ),
-        ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not used with a proxy"),
-        ([ADDRESS, "--discover"], "regtest has no DNS seeds: name at least one peer"),
-        ([ADDRESS, *HERE, "--rebuild"], "--rebuild needs --db FILE"),
-        ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters needs --db FILE"),
-        ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
-        (
-            [ADDRESS, *HERE, "--birthday", "yesterday"],
-            "argument --birthday: expected a day YYYY-MM-DD or a Unix time (see",
-        ),
-        (
-            [ADDRESS, *HERE, "--birthday", "2130-01-31"],
-            "argument --birthday: 2130-01-31 is in the future: give the day on which the wallet was created",
-        ),
-        (
-            [ADDRESS, *HERE, "--birthday", "5051000000"],
-            "argument --birthday: 5051000000 is in the future: give the day on which the wallet was created",
-        ),
-        (
-            [ADDRESS, *HERE, "--birthday", "2020-13-01"],
-            "argument --birthday: expected a day YYYY-MM-DD or a Unix time, not 2020-13-01",
-        ),
-        (
-            [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
-            "argument --from-height: not allowed with argument",
-        ),
-        (
-            [ADDRESS, *HERE, "--timeout", "0"],
-            "argument --timeout: expected a number of seconds above 0 and up to 86400, not 0",
-        ),
-        ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
-        ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
-        ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),
-    ],
-)
-def test_invalid_arguments_are_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
-    network = [] if "--network" in argv else ["--network", "regtest"]
-    ran = run("watch", *argv, *network)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"spvfilter: {said}")
-    assert ran.err.count("\n") == 1
+def test_invalid_arguments_are_one_line_and_exit_code_2(refused: Any) -> None:
+    Path("wallet.txt").touch()
+    start = f"watch {ADDRESS} --network regtest"
+    here = f"{start} --connect 127.0.0.1:1"
+    refused(f"""
+        watch --network regtest --connect 127.0.0.1:1
+        watch wallet.txt --network regtest --connect 127.0.0.1:1
+        watch --watch /dev/null --network regtest --connect 127.0.0.1:1
+        {start}
+        {start} --connect ''
+        {start} --connect host:99999
+        {start} --connect http://user:secret@127.0.0.1:8332
+        {start} --connect {OTHER}
+        {start} --discover --proxy socks5://127.0.0.1:1
+        {start} --discover
+        {here} --mode bip73
+        {here} --mode fast
+        {here} --proxy=http://127.0.0.1:1
+        {here} --proxy=socks5://[::1
+        {here} --proxy=
+        {here} --proxy=127.0.0.1:9050
+        {here} --proxy=socks5://h
+        {here} --proxy=socks5://h:65536
+        {here} --proxy=socks5://h:1/x
+        {here} --proxy=\0
+        {here} --proxy socks5://user@h:1
+        {here} --rebuild
+        {here} --keep-filters
+        {here} --birthday yesterday
+        {here} --birthday 2130-01-31
+        {here} --birthday 5051000000
+        {here} --birthday 2020-13-01
+        {here} --birthday 2020-01-01 --from-height 5
+        {here} --timeout 0
+        {here} --fp-rate 1
+        watch {ADDRESS} --network signet --connect 127.0.0.1:1
+        {here} --db /no/such/folder/wallet.db
+    """)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from spvfilter import __version__
 
 # Transcripts replace what differs between runs, machines or releases.
 VARYING = (
-    (r"(?<=127\.0\.0\.1:)\d+", "PORT"),
+    (r"(?<=127\.0\.0\.1:)\d{5}", "PORT"),
     (r"\b[\d.,]+ kB in [\d.]+ s\b( \([^)]*\))?", "… kB in … s"),
     (r"(?<=this machine's )\d+", "…"),
     (rf"\b{re.escape(__version__)}\b", "VERSION"),
