@@ -123,10 +123,10 @@ class AccountPlan(NamedTuple):
 
 
 def same_elsewhere(found: Collection[tuple[Keychain, int] | None]) -> Keychain | None:
-    """Return the keychain at whose index 0 all of some scripts were found, or None.
+    """Return the keychain whose index 0 contains all of these scripts, or None if there is no such keychain.
 
     Args:
-        found: Keychain and index of each script, or None for a script that belongs to no keychain.
+        found: Keychain and index at which each script was found, or None for a script that belongs to no keychain.
     """
     owners = {(place[0].name, place[1]) if place is not None else None for place in found}
     first = next(iter(found), None)

@@ -175,7 +175,7 @@ def _labels(raw: memoryview, entries: int) -> EntryLabels:
     """Return the labels. Raises FormatError unless the entry numbers and the offsets of the texts ascend."""
     count = _NUMBER.unpack_from(raw)[0] if len(raw) >= 4 else -1
     if count < 0 or 4 + 8 * count > len(raw):
-        raise FormatError("truncated: the entries and texts do not fit", offset=0, field="labels")
+        raise FormatError("truncated: the section is shorter than its entries and texts", offset=0, field="labels")
     numbers, texts = raw[4 : 4 + 8 * count].cast("I"), len(raw) - 4 - 8 * count
     labelled, ends = numbers[:count], numbers[count:]
     last, end = (labelled[-1], ends[-1]) if count else (-1, 0)

@@ -17,7 +17,7 @@ def _refuse(patterns: list[str]) -> None:
 
 
 def refuse_silent(names: list[str]) -> None:
-    """Raise InexpressibleError if there are silent payment addresses. `names` are those of their keychains."""
+    """Raise InexpressibleError if there are silent payment addresses. `names` contains the names of their keychains."""
     if names:
         message = "filters cannot find payments to silent payment addresses: scan blocks for them"
         raise InexpressibleError(message, tuple(names))

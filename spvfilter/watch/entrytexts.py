@@ -24,11 +24,11 @@ class EntryTexts(MutableMapping[int, str]):
 
     @abstractmethod
     def _given(self, entry: int) -> str | None:
-        """Return the text of an entry in the file, or None."""
+        """Return the text that the file contains for an entry, or None."""
 
     @abstractmethod
     def _all_given(self) -> Iterator[tuple[int, str]]:
-        """Yield the entries in the file, in ascending order, with their texts."""
+        """Yield the entries that have a text in the file, in ascending order, with their texts."""
 
     @abstractmethod
     def _count(self) -> int:

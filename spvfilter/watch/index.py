@@ -163,7 +163,7 @@ class TxOutIndex:
         return self.owners.entries.get(entry) or self.windows.account_at(entry)
 
     def account_of(self, entry: int, script: bytes | None) -> str | None:
-        """Return the account of a match, which is that of its script or else that of its entry.
+        """Return the account of a match: the account of its script, or else of its entry.
 
         Args:
             entry: Number of the entry that matched.
@@ -243,7 +243,7 @@ class TxOutIndex:
         return gcs_elements(self.table, first)
 
     def gcs_scripts(self, first: int = 0) -> list[bytes]:
-        """Return the scripts of `gcs_elements`, even if the list contains sp() and a search reads every block."""
+        """Return the same scripts as `gcs_elements`, even if the list contains sp() descriptors."""
         return gcs_elements(self.table, first)
 
     def add_payment(self, name: str, script: bytes, found: Found) -> int | None:
@@ -406,8 +406,8 @@ class TxOutIndex:
     def check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:
             raise ParameterError(
-                f"this belongs to account {owner[:80]!r}, so it cannot also belong to {account[:80]!r}: use that "
-                "account, or remove it first"
+                f"this source belongs to account {owner[:80]!r}, so it cannot also belong to {account[:80]!r}: use "
+                "the account that it belongs to, or remove that account first"
             )
 
     def rename_account(self, old: str, new: str) -> None:
@@ -417,7 +417,7 @@ class TxOutIndex:
         self.windows.rename_account(old, new)
 
     def without_account(self, name: str) -> TxOutIndex:
-        """Return a list for `replace_with` without an account, its keychains and its entries.
+        """Return a copy of the list, for `replace_with`, that leaves out an account with its keychains and entries.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -425,10 +425,10 @@ class TxOutIndex:
         return self.without_entries(self.entries_of_account(name)[0], name)
 
     def without_entries(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
-        """Return a list for `replace_with` without some entries and without the outpoints that only they matched.
+        """Return a copy of the list, for `replace_with`, that leaves out some entries.
 
-        Its keychains are those of this list. Do not leave out their scripts: a keychain assumes that all scripts in its
-        window are watched.
+        Outpoints that only these entries matched are also left out. The copy shares the keychains of this list. Do not
+        leave out their scripts: a keychain assumes that all scripts in its window are watched.
 
         Args:
             numbers: Numbers, in the table, of the entries to leave out.
@@ -439,7 +439,7 @@ class TxOutIndex:
         return left
 
     def without_coins(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
-        """Like `without_entries`, but leave out all outpoints. `take_coins` adds them later.
+        """Do the same as `without_entries`, but leave out all outpoints. `take_coins` adds them later.
 
         Another thread may call this while no entry, label or window changes.
         """
@@ -484,7 +484,7 @@ class TxOutIndex:
     def take_coin(
         self, outpoint: bytes, coin: WatchedCoin, gone: Sequence[int], removed: Collection[int]
     ) -> bytes | None:
-        """Take over one outpoint of the list from which `without_coins` made this one.
+        """Take over one outpoint of the list from which `without_coins` made this list.
 
         Args:
             outpoint: The outpoint.
@@ -535,7 +535,7 @@ class TxOutIndex:
                 self.owners.entries[entry] = account
 
     def copy(self) -> TxOutIndex:
-        """Return an independent watch list with the same entries, labels, outpoints and keychains."""
+        """Return an independent index with the same entries, labels, outpoints and keychains."""
         twin = TxOutIndex(self.network)
         twin.table = self.table.copy()
         twin.own_labels = self.own_labels.copy()

@@ -17,9 +17,9 @@ class Completeness(StrEnum):
     UNPROVEN = "unproven"
     """A BIP-37 peer searched the blocks. It could have omitted transactions without the client noticing."""
     ONE_PEER = "1 peer"
-    """Compact filters found the blocks, and only one peer confirmed the filter headers."""
+    """The blocks were searched by compact filters, and only one peer confirmed the filter headers."""
     PROVEN = "proven"
-    """Compact filters found the blocks, and two peers of different network groups confirmed the filter headers."""
+    """The blocks were searched by compact filters, and peers in two network groups confirmed the filter headers."""
 
 
 @public
@@ -66,8 +66,9 @@ class Match:
     is_coinbase: bool = False
     """True if the transaction that contains the output or the input is a coinbase."""
     completeness: Completeness | None = field(default=None, compare=False)
-    """How certain it is that the search of the block missed no match; None without a block, or for the caller's block.
-    """
+    """How certain it is that the search of the block missed no match.
+
+    None if there is no block, or if the program itself supplied the block."""
     keychain: str | None = None
     """Name of the keychain that derives the output's script, or None if no keychain derives it."""
     keychain_index: int | None = None

@@ -34,11 +34,11 @@ class SilentSearch:
         return cls(tuple(each.name for each in keychains), tuple(each.scanner for each in keychains))
 
     def tx(self, raw: bytes, spent: Scripts | None) -> Judged:
-        """Search one transaction. Raises FormatError as `search_tx` does."""
+        """Search one transaction. Raises FormatError in the same cases as `search_tx`."""
         return search_tx(raw, spent, self.scanners)
 
     def block(self, raw: bytes, spent: Sequence[Scripts] | None) -> Judged:
-        """Search a block. Raises FormatError as `search_block` does."""
+        """Search a block. Raises FormatError in the same cases as `search_block`."""
         return search_block(raw, spent, self.scanners)
 
     def payments(self, judged: Judged) -> list[Payment]:
@@ -46,7 +46,10 @@ class SilentSearch:
         return self._named(judged.payments)
 
     def first_scripts(self, tweaks: Iterable[bytes]) -> list[bytes]:
-        """Return scripts, at least one of which is in the block with these tweaks if the block pays a keychain."""
+        """Return the scripts to look for in the block with these tweaks.
+
+        If the block pays a keychain, it contains at least one of them.
+        """
         return first_scripts(tweaks, self.scanners)
 
     def payments_by_tweaks(self, raw: bytes, tweaks: Iterable[bytes]) -> list[Payment]:

@@ -290,7 +290,7 @@ class WatchList:
         self.index.note_label(self.table.add(EntryKind.DATA, element), label)
 
     def add_data_prefix(self, prefix: bytes, label: str | None = None) -> None:
-        """Watch OP_RETURN outputs whose first push begins with `prefix`, in scans of blocks.
+        """In scans of blocks, watch OP_RETURN outputs whose first push begins with `prefix`.
 
         If several prefixes match, the longest counts. OP_1 to OP_16 directly after OP_RETURN push one byte. Filters
         cannot find such outputs, so a LightClient refuses a list with prefixes.
@@ -307,7 +307,7 @@ class WatchList:
         self.index.note_label(self.table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
 
     def add_script_type(self, name: str, label: str | None = None) -> None:
-        """Watch outputs with a given type of script, unless another entry matches them, in scans of blocks.
+        """In scans of blocks, watch outputs with a given type of script, unless another entry matches them.
 
         Spends of these outputs match only in blocks with undo records. Filters cannot find such outputs, so a
         LightClient refuses a list with script types.
@@ -693,13 +693,13 @@ class WatchList:
     ) -> None:
         """Watch an account: a part of the wallet with its own balance and history.
 
-        An entry belongs to one account or none. Sources that the list already watches without an account move into this
-        one. If the account already has all sources, nothing changes. With `extend=True` you can add addresses to an
-        account, but not descriptors.
+        An entry belongs to one account or none. Sources that the list already watches, but that belong to no account,
+        move into this account. If the account already has all sources, nothing changes. With `extend=True` you can add
+        addresses to an account, but not descriptors.
 
         Args:
             name: Name of the account, 1 to 255 printable characters. Names are stored and compared in Unicode NFC.
-            sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
+            sources: One or more addresses, descriptors, extended public keys, Keychain objects, and paths
                 (`pathlib.Path`) of files that a wallet exported.
             label: Label of the sources' matches, unless they have labels of their own.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.

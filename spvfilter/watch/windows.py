@@ -270,7 +270,7 @@ class Windows:
         return self._silent
 
     def _take_chains(self, chains: list[Keychain]) -> None:
-        """Replace the keychains, and list those of sp(), because each block asks for them."""
+        """Replace the keychains, and keep a list of the sp() keychains, which are needed for each block."""
         self._chains, self._silent = chains, [each for each in chains if is_silent(each)]
 
     def add_found(
@@ -404,7 +404,7 @@ class Windows:
         )
 
     def _places_of(self, script: bytes) -> list[tuple[int, int]]:
-        """Return the number and the index of each keychain that watches a script."""
+        """Return the number of each keychain that watches a script, and the index of the script in that keychain."""
         entry = self._table.find(EntryKind.SCRIPT, script)
         places = [(self._owners[entry], self._indexes[entry])] if self._is_owned(entry) else []
         return [*places, *self._shared.get(entry, ())]
@@ -502,7 +502,7 @@ class Windows:
     def _derived_apart(self, wanted: Iterable[tuple[Keychain, range]]) -> Mapping[str, list[tuple[bytes, ...]]]:
         """Derive scripts of keychains in other processes, as `derivers.derive` does, and return them.
 
-        While a budget limits the derivations, each keychain is derived after its charge.
+        While a budget limits the derivations, nothing is derived here, because the budget must be charged first.
         """
         return derivers.derive(wanted) if self._budget is None else {}
 
@@ -709,11 +709,11 @@ class Windows:
         )
 
     def first_foreign(self, name: str, window: Iterable[tuple[int, ...]]) -> int | None:
-        """Return the first index at which the keychain with this name lacks an entry of the window, or None.
+        """Return the first index at which a keychain does not have an entry that `window` gives for it, or None.
 
         Args:
             name: Name of the keychain.
-            window: Numbers of the entries of each index, from 0.
+            window: For each index, starting with 0, the numbers of its entries.
         """
         number = self._names[name]
         self._reach_table()
@@ -728,7 +728,7 @@ class Windows:
 
         Args:
             keychain: The keychain.
-            window: Numbers of the entries of each index of the keychain's window.
+            window: For each index of the keychain's window, the numbers of its entries.
             used: The used indexes of the keychain.
 
         Raises:

@@ -550,7 +550,7 @@ CAUSES = [
     (f"tr(04{HYBRID[2:]})", "character 4: an uncompressed key is not allowed in tr()"),
     ("pkh(nonsense)", "character 5: expected a key"),
     (f"pkh(pk({KEY}))", "character 5: expected a key, found pk()"),
-    (f"pkh({KEY},{KEY})", "pkh() has 2 arguments, expected pkh(KEY)"),
+    (f"pkh({KEY},{KEY})", "pkh() has 2 arguments: expected pkh(KEY)"),
     # functions
     (f"wsh({KEY})", "character 5: wsh() needs a script such as pkh(KEY), not a key"),
     (f"wsh(wpkh({KEY}))", "character 5: wpkh() is not allowed in wsh(): expected"),

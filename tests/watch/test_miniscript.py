@@ -365,7 +365,7 @@ def limit(number: int, kind: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "most", "cause"),
     [
-        ("bytes", 102, "the script of wsh() is 3,608 bytes long, but nodes relay at most 3,600"),
+        ("bytes", 102, "the script in wsh() is 3,608 bytes long, but nodes relay at most 3,600"),
         ("items", 100, "needs 101 witness items, but nodes relay at most 100"),
         ("operations", 50, "executes 205 operations, but at most 201 are allowed"),
     ],

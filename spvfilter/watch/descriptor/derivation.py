@@ -82,17 +82,17 @@ class Output:
     """An output of a descriptor, with the scripts and keys needed to spend it."""
 
     bind: Bind
-    """Derives the scriptPubKey."""
+    """Function that derives the scriptPubKey, by path and index."""
     keys: tuple[Key, ...]
     """Keys of its script, except those in a taproot tree."""
     redeem: Bind | None = None
-    """Derives the redeem script of a P2SH output."""
+    """Function that derives the redeem script of a P2SH output."""
     witness: Bind | None = None
-    """Derives the witness script of a P2WSH output, even one nested in P2SH."""
+    """Function that derives the witness script of a P2WSH output, even one nested in P2SH."""
     internal: Key | None = None
     """Internal key of tr(), which is also in `keys`."""
     tree: Tree | None = None
-    """Tree of scripts in tr()."""
+    """Script tree of tr()."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _output(expression: Expression, reading: Reading) -> Output:
 def _arguments(expression: Expression, count: int, expected: str) -> tuple[Expression, ...]:
     found = expression.arguments or ()
     if len(found) != count:
-        raise fault(expression.at, f"{expression.shown} has {len(found)} arguments, expected {expected}")
+        raise fault(expression.at, f"{expression.shown} has {len(found)} arguments: expected {expected}")
     return found
 
 
@@ -292,7 +292,7 @@ def _taproot(expression: Expression, reading: Reading) -> Output:
 
 
 def _tweaked(key: Key, tree: Tree | None, path: int) -> Derive:
-    """Return the function that derives the output key of tr() with a leading 2 or 3 for its parity."""
+    """Return the function that derives the output key of tr() with a leading byte, 2 or 3, for its parity."""
     internal, root = key.bind(path), None if tree is None else _root(tree, path)
     tweak: Any = wally().ec_public_key_bip341_tweak
 

@@ -319,7 +319,7 @@ def _single_paths(body: str, count: int) -> list[str]:
 def _constant(name: str, inner: str, full: str, network: Network) -> Descriptor:
     """Parse addr() or raw(), which have one script and no key. `full` is the text with its checksum."""
     if not inner.endswith(")"):
-        raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
+        raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' or ')#CHECKSUM' at the end")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
     return Descriptor(
         full,

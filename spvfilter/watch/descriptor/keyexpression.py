@@ -31,7 +31,7 @@ _MAX_MUSIG_KEYS = 999
 _MUSIG_CHAIN_CODE = bytes.fromhex("868087ca02a6f974c4598924c36b57762d32cb45717167e300622c7167e38965")
 """Chain code of the extended key that is made from an aggregate key (BIP-328)."""
 _MANY = 150
-"""Smallest number of keys that the kernel derives (our choice): building its table takes as long as 100 keys."""
+"""Smallest number of keys that the kernel derives (our choice): building its table takes as long as deriving 100."""
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _STEP = re.compile(r"(\d{1,10})([hH']?)")
 

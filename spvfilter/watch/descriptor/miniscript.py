@@ -51,7 +51,7 @@ _MAX_WRAPPERS = 100
 _MAX_THRESH = 1_000
 """Largest number of expressions in thresh() (our choice: more would need more than 1,000 items on the stack)."""
 _TIME_FLAG = 1 << 22
-"""Bit that makes a relative timelock count time, not blocks (BIP-68)."""
+"""Bit that is set if a relative timelock counts time instead of blocks (BIP-68)."""
 _TIME_THRESHOLD = 500_000_000
 """Smallest absolute timelock that is a time, not a height (Core script.h LOCKTIME_THRESHOLD)."""
 _HASHES = {"sha256": (b"\xa8", 32), "hash256": (b"\xaa", 32), "ripemd160": (b"\xa6", 20), "hash160": (b"\xa9", 20)}
@@ -165,7 +165,7 @@ def _if(condition: bool, letters: str) -> str:
 
 
 def _kept(type_: Type, letters: str) -> str:
-    """Return the letters that a type contains."""
+    """Return those of the letters that a type contains."""
     return "".join(letter for letter in letters if letter in type_)
 
 
@@ -254,7 +254,7 @@ def _or_i(types: tuple[Type, ...]) -> str:
 
 
 def _wrapped(letters: str, kept: str) -> Callable[[tuple[Type, ...]], str]:
-    """Return the function that makes the type of a wrapper: its own letters, plus those it keeps from its argument."""
+    """Return the function that computes the type of a wrapper: its own letters, plus those kept from its argument."""
     return lambda types: letters + _kept(types[0], kept + "ghijk")
 
 
@@ -618,9 +618,9 @@ class _Reader:
             why = {"K": "anybody could spend", "V": "nobody could spend"}.get(_shown(node)[:1], "it is incomplete")
             refuse(fault(at, f"{where} needs a script of type B, found {_shown(node)}: {why}"))
         if node.sat is None:
-            refuse(fault(at, f"nobody can ever spend this script of {where}"))
+            refuse(fault(at, f"nobody can ever spend this script in {where}"))
         elif "s" not in node.type:
-            refuse(fault(at, f"this script of {where} can be spent without a signature"))
+            refuse(fault(at, f"this script in {where} can be spent without a signature"))
         self._check_distinct(keys_of(script))
         self._check_resources(node, size_of(script), where)
         return script
@@ -630,17 +630,17 @@ class _Reader:
         left = 1 if node.type & set("BKW") else 0
         if self._is_tapscript:
             if node.sat is not None and node.sat.peak + left > _MAX_STACK:
-                refuse(fault(at, f"spending this script of {where} needs more than {_MAX_STACK} items on the stack"))
+                refuse(fault(at, f"spending this script in {where} needs more than {_MAX_STACK} items on the stack"))
             return
         if size > _MAX_SCRIPT:
-            refuse(fault(at, f"the script of {where} is {size:,} bytes long, but nodes relay at most {_MAX_SCRIPT:,}"))
+            refuse(fault(at, f"the script in {where} is {size:,} bytes long, but nodes relay at most {_MAX_SCRIPT:,}"))
         if node.sat is not None and (ops := node.ops + node.sat.keys) > _MAX_OPS:
-            refuse(fault(at, f"the script of {where} executes {ops} operations, but at most {_MAX_OPS} are allowed"))
+            refuse(fault(at, f"the script in {where} executes {ops} operations, but at most {_MAX_OPS} are allowed"))
         if node.sat is not None and (items := node.sat.removed + left) > _MAX_WITNESS_ITEMS:
             refuse(
                 fault(
                     at,
-                    f"the script of {where} needs {items} witness items, but nodes relay at most {_MAX_WITNESS_ITEMS}",
+                    f"the script in {where} needs {items} witness items, but nodes relay at most {_MAX_WITNESS_ITEMS}",
                 )
             )
 

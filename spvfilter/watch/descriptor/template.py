@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spvfilter.hashes import hash160
 
 Derive = Callable[[Sequence[int]], list[bytes]]
-"""A function that returns the public key or the script of each index."""
+"""A function that returns the public key or the script of each of the given indexes."""
 Bind = Callable[[int], Derive]
 """A function that takes the number of a path in the multipath, and returns the function for that path."""
 Step = int | tuple[int, ...]

@@ -17,7 +17,7 @@ MULTISIG_FORMATS = {
     "P2SH-P2WSH": "sh(wsh(MULTI))",
     "P2WSH-P2SH": "sh(wsh(MULTI))",
 }
-"""Descriptor of each type of multisig wallet by the type's usual name, with MULTI in place of the script."""
+"""Descriptors of multisig wallets, by the usual name of their type, with MULTI in place of the script."""
 _PATH = re.compile(r"(?:[mM]/)?((?:\d{1,10}[hH']?/)*\d{1,10}[hH']?)")
 _FINGERPRINT = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8})")
 

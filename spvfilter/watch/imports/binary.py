@@ -15,11 +15,11 @@ _CORE_APPLICATIONS = frozenset(
 )
 """Application ids of the SQLite databases of Bitcoin Core: the magic of each network."""
 _STARTS: tuple[tuple[bytes, str], ...] = (
-    (b"H:2,", "a wallet database of Sparrow (.mv.db): in Sparrow choose File > Export Wallet > Output Descriptor"),
-    (b"SPRW1", "an encrypted wallet database of Sparrow: in Sparrow choose File > Export Wallet > Output Descriptor"),
-    (b"QklFM", f"an encrypted wallet file of Electrum: {_ELECTRUM_EXPORT}"),
-    (b"BIE1", f"an encrypted file of Electrum: {_ELECTRUM_EXPORT}"),
-    (b"7z\xbc\xaf'\x1c", "a 7z archive, such as a backup of Coldcard: export Generic JSON or a descriptor instead"),
+    (b"H:2,", "a Sparrow wallet database (.mv.db): in Sparrow choose File > Export Wallet > Output Descriptor"),
+    (b"SPRW1", "an encrypted Sparrow wallet database: in Sparrow choose File > Export Wallet > Output Descriptor"),
+    (b"QklFM", f"an encrypted Electrum wallet file: {_ELECTRUM_EXPORT}"),
+    (b"BIE1", f"an encrypted Electrum file: {_ELECTRUM_EXPORT}"),
+    (b"7z\xbc\xaf'\x1c", "a 7z archive, such as a Coldcard backup: export Generic JSON or a descriptor instead"),
     (b"psbt\xff", "a PSBT, which is a transaction: give the wallet's descriptor"),
     (b"cHNidP", "a PSBT, which is a transaction: give the wallet's descriptor"),
     (b"%PDF", "a PDF: export the descriptor as text"),

@@ -40,7 +40,7 @@ def read_caravan(data: object) -> WalletFile | None:
     for number, each in enumerate(listed if isinstance(listed, list) else [], 1):
         where = f"key {number} of a Caravan wallet"
         if not isinstance(each, dict):
-            raise ParameterError(f'{where} is not an object with a "xpub" field: export the file again')
+            raise ParameterError(f'{where} is not an object with an "xpub" field: export the file again')
         key = plain_key(text_of(each, "xpub", where), where)
         found.append(origins.of(key, _known(each.get("xfp")), _known(each.get("bip32Path")), where) + key)
     quorum = data["quorum"] if isinstance(data["quorum"], dict) else {}

@@ -7,7 +7,7 @@ import json
 from spvfilter.errors import ParameterError
 
 MAX_VALUES = 2_000_000
-"""Largest number of values in a JSON file (our choice). It bounds the memory."""
+"""Largest number of values in a JSON file (our choice). It limits the memory that parsing takes."""
 JsonObject = dict[str, object]
 """A JSON object."""
 

@@ -346,7 +346,7 @@ def test_networks_are_those_of_the_keys_or_named(tmp_path: Path) -> None:
     message = refused(tmp_path, file, REGTEST)
     assert message == "this wallet (Wasabi) is for testnet3 or testnet4 or signet, not for regtest: choose its network"
     assert "this wallet (Coldcard) is for mainnet, not for regtest" in refused(tmp_path, coldcard(), REGTEST)
-    assert "an address of mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
+    assert "this address is for mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
 
 
 # Secrets
@@ -526,11 +526,11 @@ def test_malformed_file_has_its_own_message(kind: str, tmp_path: Path) -> None:
             "a Bitcoin Core wallet (SQLite)",
         ),
         (bytes(12) + b"\x62\x31\x05\x00" + bytes(500), "an old Bitcoin Core wallet (Berkeley DB)"),
-        (b"H:2,block:3,blockSize:1000\n" + bytes(4_000), "a wallet database of Sparrow (.mv.db)"),
-        (b"SPRW1\n" + bytes(range(256)), "an encrypted wallet database of Sparrow"),
-        (b"QklFMQNzb21ldGhpbmc=", "an encrypted wallet file of Electrum"),
+        (b"H:2,block:3,blockSize:1000\n" + bytes(4_000), "a Sparrow wallet database (.mv.db)"),
+        (b"SPRW1\n" + bytes(range(256)), "an encrypted Sparrow wallet database"),
+        (b"QklFMQNzb21ldGhpbmc=", "an encrypted Electrum wallet file"),
         (b"\n\x16org.bitcoin.production\x12", "a bitcoinj wallet"),
-        (b"7z\xbc\xaf'\x1c" + bytes(range(100)), "a 7z archive, such as a backup of Coldcard"),
+        (b"7z\xbc\xaf'\x1c" + bytes(range(100)), "a 7z archive, such as a Coldcard backup"),
         (b"psbt\xff" + bytes(range(100)), "a PSBT"),
         (b"cHNidP8BAHEC", "a PSBT"),
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3", "a PDF"),
