@@ -340,7 +340,7 @@ class RunLog:
 
 
 def _described(message: wire.Message) -> str:
-    """Return a message's command, with its first block or number of items. Filters and hashes reveal the wallet."""
+    """Return a message's command, with its first block or number of items, but nothing that reveals the wallet."""
     match message:
         case wire.GetCFilters(_, start) | wire.GetCFHeaders(_, start):
             return f"{wire.command_of(message)} from block {start}"

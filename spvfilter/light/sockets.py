@@ -49,7 +49,7 @@ class Sockets:
     ) -> None:
         """Open a connection. With `relay`, the peer is asked to announce transactions.
 
-        A private connection reveals nothing about this client. Tor gives it its own circuit.
+        A private connection reveals nothing about this client. Over Tor, it gets its own circuit.
         """
         settings, proxy, clock = replace(self._settings(), relay=relay), self._proxy, self._clock
         if is_private:

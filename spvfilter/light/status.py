@@ -90,7 +90,7 @@ class ClientStatus:
     spent_problem: str | None = None
     """Why `spent_source` or `tweak_source` has not answered; None if it has or is not needed.
 
-    The search for silent payments waits at the block in question until the source answers."""
+    The search for silent payments cannot continue until the source answers."""
     silent_source: str | None = None
     """Name of the source that could hide silent payments; None if the watch list contains no sp() descriptor."""
 

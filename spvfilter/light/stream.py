@@ -117,7 +117,7 @@ class EventHub:
         self._tell()
 
     def check(self) -> None:
-        """If the client stopped on its own, raise the error that stopped it, each time with the first traceback."""
+        """If the client stopped on its own, raise the error that stopped it, each time with the original traceback."""
         if self.error is not None:
             raise self.error.with_traceback(self._trace)
 

@@ -168,7 +168,7 @@ class AddressBook:
         self._counted.pop(address, None)
 
     def _place_new(self, known: KnownAddress, now: float) -> bool:
-        """Put an address into the table of new addresses, unless its place has an address that is not hopeless."""
+        """Put an address into the table of new addresses, unless an address that is not hopeless takes up its place."""
         slot = self._slot(known)
         other = self.new.get(slot)
         if other is not None:

@@ -74,7 +74,7 @@ class Purpose(Enum):
     """The user gave the address."""
     DISCOVERED = "discovered"
     EXTRA = "extra"
-    """The peer is beyond the usual number, because the tip is stale."""
+    """The client needs one more peer than usual, because the tip is stale."""
     FEELER = "feeler"
     """The connection only tests whether a node is at the address."""
 
@@ -366,7 +366,7 @@ class Discovery:
         self._connect_rate.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
         if purpose is Purpose.FEELER:
-            return DismissedError("it is there")
+            return DismissedError("the feeler has reached a node")
         if purpose is not Purpose.NAMED and not self.serves(profile.services):
             self._hopes += _ANSWERED
             self._rest(host_of(address), now.monotonic + _REST_S)

@@ -302,7 +302,7 @@ class BloomSearch:
     def hunt(self, peer: Peer, tx: Transaction) -> None:
         """Make a peer's filter also match double-spends of a transaction that the peer sent.
 
-        The peer itself announced the inputs, and they are added whether or not the transaction concerns the wallet, so
+        The peer itself announced the inputs, and they are added whether or not the transaction involves the wallet, so
         the peer learns nothing.
         """
         self._add(peer, self.link(peer).hunt(tx, self._filters.most_hunted))

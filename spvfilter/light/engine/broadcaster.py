@@ -67,7 +67,7 @@ DAILY_S = (43_200.0, 129_600.0)
 ECHOED_DELAY_S = 300.0
 """Mean delay before the first announcement to a peer once the network relays a transaction (our choice)."""
 REJECT_S = 40.0
-"""Seconds after which a peer that still lacks a transaction it received has rejected it: eight of Core's rounds."""
+"""Seconds after which a peer that received a transaction and still lacks it has rejected it: eight of Core's rounds."""
 PAIR_SHARE = 0.5
 """Share of `REJECT_S` after which two peers that both still lack a transaction have rejected it (our choice)."""
 OLD_CORE_SHARE = 3.25
@@ -531,7 +531,7 @@ class Broadcaster:
 
     @property
     def reject_s(self) -> float:
-        """Seconds after which a peer that still lacks a transaction that it received has rejected it."""
+        """Seconds after which a peer that received a transaction and still lacks it has rejected it."""
         return min(REJECT_S, self._context.options.timeouts.reply_s / 3)
 
     # Reactions of peers

@@ -1,6 +1,7 @@
 """Coverage: which heights are proven, which are disputed, and which still lack witnesses. It survives restarts.
 
-With compact filters, a height is proven once two independent peers have given the same filter header there or above.
+With compact filters, a height is proven once two independent peers have given the same filter header for it or for a
+higher block.
 
 With BIP-37, the peers that answered for a block are its witnesses. If there are fewer than three independent ones, more
 peers are asked as they connect. A peer in the same network group proves nothing, but its answer may reveal an omission.
@@ -238,7 +239,7 @@ class Coverage:
             self.is_changed = True
 
     def outweigh(self, height: int, there: Collection[str]) -> None:
-        """Close disputes of absent peers up to a height, because enough independent peers agree up to there.
+        """Close disputes of absent peers up to a height, because enough independent peers agree up to that height.
 
         `there` contains the addresses of the connected peers.
         """

@@ -14,7 +14,7 @@ class DoubleSpends:
     """Other people's pending payments whose double-spends may be missing from a peer's answer.
 
     A peer's filter matches double-spends of payments that the peer has announced on this connection. The filter lacks
-    the inputs of other payments, because these would reveal that the payments concern the wallet.
+    the inputs of other payments, because these would reveal that the payments are to the wallet.
 
     The double-spends are looked for only in a rescan. Otherwise, an attacker could make up a payment to an address, and
     the blocks that the client fetches next would reveal whether the address belongs to the wallet.

@@ -57,7 +57,7 @@ class _Divergence:
     compared: int
     """Height up to which the peer's filter hashes were compared with ours."""
     header: bytes | None
-    """The peer's filter header there, if it is known."""
+    """The peer's filter header at that height, if it is known."""
     is_ended: bool = False
     """True if the comparison is paused until our filter headers reach the tip."""
     resumed: int | None = None

@@ -100,7 +100,9 @@ class _Open:
 
 
 class FilterQuestions:
-    """Sends requests for filters. Each returns a Wait for the answer; None if the same request is already outstanding.
+    """Sends requests for filters. Each `ask_…` method returns a Wait for the answer.
+
+    It returns None if the same request is already outstanding.
 
     A request remains outstanding even if nobody needs the answer any more, so that a late answer does not count as a
     lie. If the peer disconnects, the Wait never completes.
@@ -207,7 +209,7 @@ class FilterQuestions:
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
         """Process filters, each with the hash of its block.
 
-        Raises LieError as `take` does, but keeps the filters before the false one.
+        Raises LieError in the same cases as `take`, but keeps the filters before the false one.
         """
         owed, heard = self._of(peer), dict[_Flight, None]()
         blocks, data = map(list, zip(*filters, strict=True))

@@ -125,7 +125,7 @@ class BroadcastAsked(NamedTuple):
     guest: str | None = None
     """Name of the server's guest that sends it; None for the wallet's own transaction.
 
-    A guest's transaction is only relayed, not recorded, unless it or a parent concerns the wallet.
+    A guest's transaction is only relayed, not recorded, unless it or a parent involves the wallet.
     """
 
 

@@ -100,7 +100,7 @@ class Outbox:
             self._effects.append(Commit(self._issued, batch))
 
     def _tell_waiting(self, cursor: int) -> None:
-        """Report the connected block that is waiting if the search has moved below it, since it may be disconnected."""
+        """Report the waiting connected block now if the search has moved below it, since it may be disconnected."""
         waiting = self.journal.connected
         if waiting is not None and waiting.height > cursor:
             self._events += self.journal.flush(self._books.batch)

@@ -43,7 +43,7 @@ class PeerRecord:
     requested: float | None = None
     """When the peer first requested and received it."""
     answered: float | None = None
-    """When it became known that the peer keeps it, rejects it, or ignores requests."""
+    """When it became known that the peer has the transaction, rejects it, or ignores requests."""
     is_asked: bool = True
     """True if the peer was asked for it before requesting it, and has not answered."""
     probes: int = 0

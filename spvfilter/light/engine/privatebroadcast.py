@@ -1,7 +1,7 @@
 """Private broadcast: hand a transaction to one new peer, over a connection that reveals nothing else about the wallet.
 
-Each connection is opened for one transaction, which it announces and serves before it ends, as in Core's private
-broadcast. These peers are not in the pool, and nothing else is sent to them.
+Each connection is opened for one transaction, which is announced and served before the connection ends, as in Core's
+private broadcast. These peers are not in the pool, and nothing else is sent to them.
 
 If two network groups announce the transaction although they never received it from us, the network is relaying it.
 Connected peers are then never told of it, because they would learn that it is the wallet's own. If no block contains it

@@ -4,8 +4,8 @@ The client keeps them in memory only, for 20 minutes. A named guest of the serve
 that one program cannot lock the others out.
 
 The client announces each transaction once to each peer. As with the wallet's own transactions, it asks a peer that
-received one whether the peer has it. If a peer requests a parent that the client cannot serve, the peer does not know
-the inputs.
+received a transaction whether the peer has accepted it. If a peer requests a parent that the client cannot serve, the
+peer does not know the inputs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RelayedTx:
     told: dict[Peer, int] = field(default_factory=dict)
     """Peers that it was announced to, and how often each was asked after receiving it."""
     probe_at: dict[Peer, float] = field(default_factory=dict)
-    """When to ask each peer again that has received it (monotonic seconds)."""
+    """For each peer that received the transaction: when to ask again whether it has it (monotonic seconds)."""
     sent: dict[str, None] = field(default_factory=dict)
     """Addresses of peers that received it."""
     echoed: dict[str, None] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class RelayedTx:
 
 
 class Relay:
-    """Relays transactions that do not concern the wallet."""
+    """Relays transactions that do not involve the wallet."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

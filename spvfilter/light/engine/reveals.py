@@ -124,7 +124,7 @@ class Reveals:
     def added(self, keychains: Iterable[Keychain]) -> None:
         """Restore the revealed indexes of keychains that were removed earlier in this run and have been added again.
 
-        The program read the revealed indexes from the database earlier, when a reveal may still have been waiting.
+        The indexes that the program read from the database may be too low, because a reveal may have been waiting then.
         """
         for each in keychains if self._removed else ():
             if revealed := self._removed.get(identity_of(each.scripts(0))):

@@ -70,7 +70,7 @@ class Saved:
         """Return a journal that continues after the last event.
 
         The previous run may have connected blocks without reporting them. The journal then reports the highest of
-        these, even if new entries have moved the search below it, because it may be disconnected.
+        these, even if new entries have moved the search below it, because that block may be disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height

@@ -23,7 +23,7 @@ class StalePeers:
     peer has the best chain, because the client then cannot be synced.
 
     A peer that does not announce new blocks is not behind the known chain. If no block arrives for a long time, the
-    engine also connects to the addresses that the user named, in turn, and keeps the peers with the most work.
+    engine also connects in turn to the addresses that the user named, and keeps the peers with the most work.
     """
 
     def __init__(self, context: Context, headers: PeerHeaders) -> None:

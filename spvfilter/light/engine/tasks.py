@@ -4,12 +4,12 @@ A task stops only at `await`, and only for a Wait. A Wait is for an answer, a du
 that other code announces, or the end of another task. It completes once, with a value or with an error, which the
 `await` raises.
 
-The engine passes each input to the Waits that it concerns. Then it calls `run`, which continues each task whose Wait
+The engine passes each input to the Waits that need it. Then it calls `run`, which continues each task whose Wait
 has completed, in the order in which the Waits completed. Nothing else runs tasks, so the same inputs always lead to
 the same effects.
 
 A cancelled task ends at its current `await`. Its `finally` and `with` blocks run immediately, and must not await. A
-scope cancels the tasks that were started in it, so a task never outlives the block that needed it.
+scope cancels the tasks that were started in it, so a task never outlives the `with` block that needed it.
 
 This is not asyncio: a task that awaits an asyncio coroutine fails.
 """
@@ -133,7 +133,7 @@ class First(Wait[None]):
 
 
 class Moment(Wait[None]):
-    """A point in time. It is reached in the first step at or after it, if anything is waiting for it."""
+    """A point in time. It is reached in the first step at or after that time, if anything is waiting for it."""
 
     __slots__ = ("_tasks", "at", "is_planned")
 
@@ -243,7 +243,7 @@ class Task(Wait[T]):
         self.is_stopping: bool = False
         """True if it was cancelled while it ran or was shielded."""
         self.shields: int = 0
-        """Number of shielded blocks that it is in."""
+        """Number of `shield` blocks that it is in."""
 
     def cancel(self) -> None:
         """End the task where it waits. If it is running or shielded, it ends at its next unshielded `await`."""
@@ -313,7 +313,7 @@ class Scope:
                 child.result()
 
     def begin(self, story: Story[T], what: str) -> Task[T]:
-        """Start a task. Its error is raised where it is awaited, otherwise at the end of the block."""
+        """Start a task. Its error is raised where the task is awaited, otherwise at the end of the `with` block."""
         child = self._tasks.begin(story, what, lambda error: None)
         self._children.append(child)
         return child

@@ -305,7 +305,7 @@ class WatchChanges:
             change = await context.out.worked(make, "the watch list without some entries")
             context.changed()
             if not len(change.left):
-                raise ParameterError("no entries would be left to watch: add another entry first, or leave the client")
+                raise ParameterError("no entries would be left to watch: add another entry first, or stop the client")
             if change.name is not None:
                 self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
             context.out.tell_foreign()
