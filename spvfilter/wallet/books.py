@@ -302,7 +302,7 @@ class Books:
         return [script for payment in payments if (script := self.entries.store_payment(*payment)) is not None]
 
     def connect_empty(self, height: int, filtered: int = 0) -> None:
-        """Record that the blocks above the cursor, up to a height, do not concern the wallet.
+        """Record that the blocks above the cursor, up to a height, do not involve the wallet.
 
         Args:
             height: Height of the last of these blocks.

@@ -50,7 +50,7 @@ class Status(StrEnum):
     CANONICAL = "canonical"
     """It is unconfirmed and counts toward the balance."""
     REPLACED = "replaced"
-    """A canonical transaction spends an input of it or of one of its ancestors. A block may still contain it."""
+    """A canonical transaction conflicts with it or with one of its ancestors. A block may still contain it."""
     CONFLICTED = "conflicted"
     """No block on the current best chain can contain it, because of a confirmed transaction or rule 2."""
     ABANDONED = "abandoned"

@@ -236,7 +236,7 @@ class Intake:
         return self.admit_due()
 
     def match_orphans(self) -> None:
-        """Have `admit_due` admit the orphans that match new entries."""
+        """Schedule the recent orphans for `admit_due`, because they may match new entries."""
         self._due |= dict.fromkeys(self.orphans.keep_recent())
 
     def _decides(self, record: TxRecord) -> bool:

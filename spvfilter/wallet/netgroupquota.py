@@ -94,7 +94,7 @@ class _Party:
 
 
 class _Parties:
-    """The sets with the same number of groups. Finding the largest needs no search, since there may be many sets."""
+    """The sets with the same number of groups. There may be many sets, so finding the largest needs no search."""
 
     def __init__(self) -> None:
         self._by_names: dict[tuple[str, ...], _Party] = {}

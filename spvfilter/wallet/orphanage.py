@@ -68,7 +68,10 @@ class Orphanage:
             self._drop(next(iter(self._orphans)))
 
     def announce(self, txid: bytes, groups: Iterable[str], quorum: int, number: int) -> None:
-        """Record that network groups announced an orphan. Once `quorum` groups have, it counts as of `number`."""
+        """Record that network groups announced an orphan.
+
+        Once `quorum` groups have announced it, it has enough evidence to count, as of observation `number`.
+        """
         orphan, names = self._orphans[txid], tuple(groups)
         record = orphan.record.announced(names)
         if not record.has_evidence and len(record.announced_by) >= quorum:
@@ -85,7 +88,7 @@ class Orphanage:
         return self._drop(txid) if txid in self._orphans else None
 
     def relatives(self, record: TxRecord) -> list[bytes]:
-        """Return the txids of the parents, children and conflicts of a transaction, in order of arrival."""
+        """Return the txids of a transaction's parents, children and conflicts, in order of arrival."""
         if not self._orphans:
             return []
         outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))

@@ -87,7 +87,7 @@ class Queue:
             del self._waiting[group], self._sizes[group]
 
     def _largest(self, group: str) -> str:
-        """Return the largest group by the exceeded bound. Returns `group` if no other group is clearly larger."""
+        """Return the group that uses most of the exceeded bound, or `group` if no other group is clearly larger."""
         if self._number >= self.MOST:
             most = max(self._waiting, key=lambda each: len(self._waiting[each]))
             return most if len(self._waiting[most]) > len(self._waiting.get(group, ())) + 1 else group

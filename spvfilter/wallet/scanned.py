@@ -23,7 +23,7 @@ class FoundTx(NamedTuple):
 
 @dataclass(slots=True)
 class ScannedBlock:
-    """One searched block of the best chain: the transactions that may concern the wallet, or the whole block."""
+    """One searched block of the best chain: the transactions that may involve the wallet, or the whole block."""
 
     height: int
     """Height of the block."""

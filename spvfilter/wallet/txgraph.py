@@ -143,7 +143,7 @@ class TxRecord(NamedTuple):
 
     @property
     def has_evidence(self) -> bool:
-        """True if it may count, because this wallet broadcast it or there is more evidence than one announcement."""
+        """True if it may count: this wallet broadcast it, or there is more evidence than one announcement."""
         return self.is_own or self.counts_since is not None
 
     @property
@@ -234,7 +234,7 @@ class TxGraph:
         return list(self._spent.get(txid, ()))
 
     def children(self, txid: bytes) -> list[bytes]:
-        """Return the txids of the records that spend from a transaction, even outputs that it does not have."""
+        """Return the txids of the records that spend from a transaction, even from outputs that it does not have."""
         spent = self._spent.get(txid, ())
         return list(dict.fromkeys(child for outpoint in spent for child in self._spenders[outpoint]))
 
