@@ -152,7 +152,7 @@ def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bo
         return _bad(f"{what} belongs to no known network", text)
     owners = " or ".join((*filter(None, [", ".join(names[:-1])]), names[-1]))
     advice = "choose its network, or give another address"
-    return WrongNetworkError(f"an address of {owners}, not of {network}: {_shown(text)}; {advice}", names)
+    return WrongNetworkError(f"this address is for {owners}, not for {network}: {_shown(text)}; {advice}", names)
 
 
 # A base58check address encodes a version byte, a 20-byte hash and the first 4 bytes of their double SHA-256 in base58.

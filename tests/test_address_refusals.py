@@ -61,21 +61,21 @@ class TestWrongNetwork:
     @pytest.mark.parametrize(
         ("address", "network", "message"),
         [
-            (P2PKH, REGTEST, f"an address of mainnet, not of regtest: '{P2PKH}'"),
+            (P2PKH, REGTEST, f"this address is for mainnet, not for regtest: '{P2PKH}'"),
             (
                 "mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ",
                 MAINNET,
                 (
-                    "an address of testnet3, testnet4, signet or regtest, not of mainnet:"
+                    "this address is for testnet3, testnet4, signet or regtest, not for mainnet:"
                     " 'mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ'"
                 ),
             ),
-            (P2WPKH.upper(), SIGNET, f"an address of mainnet, not of signet: '{P2WPKH.upper()}'"),
+            (P2WPKH.upper(), SIGNET, f"this address is for mainnet, not for signet: '{P2WPKH.upper()}'"),
             (
                 "tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7",
                 REGTEST,
                 (
-                    "an address of testnet3, testnet4 or signet, not of regtest: "
+                    "this address is for testnet3, testnet4 or signet, not for regtest: "
                     "'tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7'"
                 ),
             ),

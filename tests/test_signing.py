@@ -125,7 +125,7 @@ def test_the_error_names_the_missing_part(txin: TxIn, reason: str) -> None:
 
 def test_taproot_needs_the_coins_of_all_inputs() -> None:
     taproot, other = TxIn(PLACE, spent=p2tr(key(2)[1:]).pays(5)), TxIn(replace(PLACE, index=2), b"\x51")
-    with pytest.raises(ParameterError, match="a taproot signature needs `spent` of all inputs"):
+    with pytest.raises(ParameterError, match="a taproot signature needs `spent` for all inputs"):
         build_tx([taproot, other], PAID, keys=[secret(2)])
 
 

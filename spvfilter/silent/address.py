@@ -52,8 +52,8 @@ class SilentAddress:
         if hrp != silent_prefix(network):
             owners = tuple(known.name for known in NETWORKS if silent_prefix(known) == hrp)
             raise WrongNetworkError(
-                f"a silent payment address of {' or '.join(owners)}, not of {network}; choose its network, or give"
-                " another address",
+                f"this silent payment address is for {' or '.join(owners)}, not for {network}: choose its network, or"
+                " give another address",
                 owners,
             )
         version = values[0]

@@ -113,7 +113,7 @@ class LabelTable:
         self._fill({label: (0, number, self.tweaks[number]) for label, number in self.numbers.items()})
 
     def _fill(self, rows: dict[bytes, tuple[int, int | None, bytes]]) -> None:
-        """Fill the table. Each label has the number of its owner, its own number, and its tweak."""
+        """Fill the table. Each row contains the number of the spend key, the number of the label, and its tweak."""
         self.owners: dict[bytes, tuple[int, int | None]] = {label: row[:2] for label, row in rows.items()}
         """Number of the spend key (0 unless keys are joined) and number of the label, by the label's 33 bytes."""
         self.memory: Any = library().ffi.NULL

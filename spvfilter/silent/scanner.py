@@ -58,8 +58,8 @@ class SilentOutput:
 def read_inputs(candidate: SilentCandidate) -> Inputs | None:
     """Parse the keys of a candidate once, for any number of scanners.
 
-    Returns None if the transaction cannot pay a silent payment address. In that case, no input's key is a point on the
-    curve, or their sum is the point at infinity, or no output's key is a point on the curve.
+    Returns None if the transaction cannot pay a silent payment address. This is the case if no input's key or no
+    output's key is on the curve, or if the sum of the inputs' keys is the point at infinity.
 
     Raises:
         ParameterError: The `silent` extra is not installed.
@@ -83,7 +83,7 @@ def read_inputs(candidate: SilentCandidate) -> Inputs | None:
 
 
 def _hashed_key(script_sig: bytes, key_hash: bytes) -> curve.Point | None:
-    """Return the compressed key in a scriptSig that matches the hash in the spent P2PKH output, even if malleated."""
+    """Return the compressed key in a (perhaps malleated) scriptSig whose hash is in the spent P2PKH output."""
     for end in range(len(script_sig), 32, -1):
         key = script_sig[end - 33 : end]
         if key[0] in (2, 3) and hash160(key) == key_hash:

@@ -71,7 +71,7 @@ def search_block(raw: bytes, spent: Sequence[Scripts] | None, scanners: Sequence
 
 
 def _judge(raw: bytes, at: int, spent: Scripts | None, scanners: Sequence[SilentScanner], judged: Judged) -> int:
-    """Search the transaction at byte `at`, and return its end."""
+    """Search the transaction that starts at byte `at`, and return the offset of its end."""
     end, candidate = silent_candidate(raw, at, spent)
     if candidate is None or candidate.outpoint == _NULL_OUTPOINT:
         return end

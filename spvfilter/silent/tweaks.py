@@ -16,7 +16,7 @@ _P2TR_SIZE = 34
 
 
 def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[bytes]:
-    """Return the scripts of the first outputs that pay the addresses in any transaction with one of these tweaks.
+    """Return the scripts of the first outputs with which transactions with these tweaks would pay the addresses.
 
     If none of these scripts is in a block, no transaction with these tweaks pays an address there. Raises FormatError
     if a tweak is not a point on the curve.
@@ -30,7 +30,10 @@ def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) ->
 
 
 def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[Payment]:
-    """Search a block, given the tweaks of its transactions in any order. Raises FormatError as `first_scripts` does."""
+    """Search a block, given the tweaks of its transactions in any order.
+
+    Raises FormatError if a tweak is not a point on the curve, or if the block is malformed.
+    """
     outputs = [_taproot_keys(raw, span.outputs) for span in walk_block(raw)]
     holders: dict[bytes, list[int]] = {}
     for at, keys in enumerate(outputs):

@@ -108,7 +108,7 @@ def test_commands_are_taken_on_standard_input() -> None:
             f"pay {ADDRESS} 5",
             "1005 satoshi are needed, but only 0 can be spent: mine more blocks (coinbases mature after 100)",
         ),
-        (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
+        (f"pay {MAINNET_ADDRESS} 5", f"this address is for mainnet, not for regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
         ("dance", "unknown command or wrong arguments (try 'help')"),
         ("mine 1 2", "unknown command or wrong arguments (try 'help')"),
         ("\x1b[31m", "unknown command or wrong arguments (try 'help')"),
@@ -161,7 +161,7 @@ def test_addresses_are_paid_at_start_and_in_each_block() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
+        (["--pay", MAINNET_ADDRESS], f"this address is for mainnet, not for regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
         (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi are needed, but only 0 can be spent"),
         (["--interval", 0], "argument --interval: expected a number of seconds from 0.01 to 86400, not 0"),
         (["--port", 65536], "argument --port: expected a whole number from 0 to 65535"),

@@ -54,7 +54,7 @@ def test_a_list_of_another_network_prints_two_lines(run: Any, block_file: Path, 
     ran = run("scan", block_file, "--watch", watch)
     first, last = ran.err.splitlines()
     assert first == (
-        f"spvfilter: {watch}: line 1: an address of regtest, not of mainnet: '{address(0)}';"
+        f"spvfilter: {watch}: line 1: this address is for regtest, not for mainnet: '{address(0)}';"
         " choose its network, or give another address (and 999 more problems of this kind in this file)"
     )
     assert last == f"spvfilter: {watch}: line 1001: the rest of the file was not read after 1,000 invalid lines"

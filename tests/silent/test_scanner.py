@@ -216,7 +216,7 @@ def test_versions_and_lengths_of_addresses_follow_the_bip() -> None:
     ):
         with pytest.raises(AddressError, match=message):
             SilentAddress.parse(text, MAINNET)
-    with pytest.raises(WrongNetworkError, match="not of mainnet"):
+    with pytest.raises(WrongNetworkError, match="not for mainnet"):
         SilentAddress.parse(encoded(0, keys, "tsp"), MAINNET)
     with pytest.raises(TypeError, match="an address must be a str"):
         SilentAddress.parse(b"sp1")  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
         (f"bitcoin:{ADDRESS}?label=%FF", "not UTF-8"),
         (f"bitcoin:{ADDRESS}?label=a&label=b", "more than one label"),
         (f"bitcoin:?tb={TESTNET}", "contains addresses for testnet3 or testnet4 or signet, not for mainnet"),
-        (f"bitcoin:?bc={TESTNET}", "an address of testnet3"),
+        (f"bitcoin:?bc={TESTNET}", "this address is for testnet3"),
         (f"bitcoin:{ADDRESS}?bc={ADDRESS[:-1]}", "checksum"),
         (f"bitcoin:?bc={WIF}", "private key"),
         (f"bitcoin:{ADDRESS}?label={WIF}", "the label contains a word that looks like a private key"),
@@ -69,7 +69,7 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
         (f"bitcoin:?bc={KEY}", "expected an address, found a public key"),
         (f"bitcoin:{ADDRESS}?label=a%00b", "surrogates or NUL"),
         (f"bitcoin:{ADDRESS}?x={'0' * 5_000}", "at most 4,000"),
-        ("bitcoin:tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "an address of testnet3"),
+        ("bitcoin:tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "this address is for testnet3"),
         (f"bitcoin:{WIF}", "private key"),
     ],
 )

@@ -178,7 +178,7 @@ def test_a_line_may_have_a_script_of_block_size(tmp_path: Path) -> None:
 def test_a_file_of_another_network_is_refused_by_name(tmp_path: Path) -> None:
     watch = WatchList.from_addresses([ADDRESS])
     watch.save(tmp_path / "saved")
-    with pytest.raises(WatchFileError, match="mainnet, not of regtest"):
+    with pytest.raises(WatchFileError, match="mainnet, not for regtest"):
         WatchList.load(tmp_path / "saved", REGTEST)
 
 
