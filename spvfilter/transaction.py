@@ -1,4 +1,4 @@
-"""Transaction, parsed once with its ids and parts, and the serialization of a new one from its parts."""
+"""Transaction: a parsed transaction with its ids and parts. The module also serializes new transactions."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class TxIn:
     sequence: int = 0xFFFFFFFE
     """Sequence number, 0 to 2^32 - 1."""
     spent: TxOut | None = None
-    """The output at `outpoint`. Only a signature needs it, and it is not serialized."""
+    """The output at `outpoint`. Only signing needs it, and it is not serialized."""
 
     def __post_init__(self) -> None:
         witness = self.witness if isinstance(self.witness, (tuple, list)) else (None,)
@@ -198,7 +198,7 @@ class TxIn:
 
 
 def var_bytes(data: bytes) -> bytes:
-    """Serialize bytes with their length as CompactSize in front."""
+    """Serialize bytes, preceded by their length as a CompactSize."""
     return compact_size(len(data)) + data
 
 

@@ -1,6 +1,6 @@
 """Signatures for the inputs of a transaction, made with given private keys.
 
-Supported are P2PK, P2PKH, multisig, segwit and taproot.
+It can sign P2PK, P2PKH, multisig, segwit and taproot inputs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KeyRing:
 
     @cached_property
     def _tweaked(self) -> dict[bytes, bytes]:
-        """Private keys, keyed by the x coordinate of the public key, and of its output key without scripts (BIP-86)."""
+        """Private keys, keyed by the x coordinate of the public key or of its taproot output key (BIP-86)."""
         found: dict[bytes, bytes] = {}
         for key, secret in self._secrets.items():
             even = secret if key[0] == 2 else (ORDER - int.from_bytes(secret, "big")).to_bytes(32, "big")
@@ -157,7 +157,7 @@ class _Input:
         return ParameterError(f"cannot sign input {self._number}, which spends {self._txin.outpoint}: {what}")
 
     def _has_data(self, script: bytes) -> bool:
-        """Return True if the input contains more than the script whose hash is in the coin's script."""
+        """Return True if the input contains signatures or other data in addition to its redeem or witness script."""
         redeem, witness = _last_push(self._txin.script_sig), self._txin.witness
         is_hashed = (len(script) == 34 and script[0] == 0) or len(script) == 23
         return len(witness) > is_hashed or self._txin.script_sig not in (b"", b"" if redeem is None else _push(redeem))
@@ -182,7 +182,7 @@ class _Input:
         if program[:2] == b"\x51\x20":
             digest = self._hashes.taproot(self._number, SIGHASH_DEFAULT)
             if digest is None:
-                raise _MissingError("a taproot signature needs `spent` of all inputs")
+                raise _MissingError("a taproot signature needs `spent` for all inputs")
             return (self._ring.schnorr(program[2:], digest),)
         if len(program) == 22:
             script = b"\x76\xa9" + program[1:] + b"\x88\xac"

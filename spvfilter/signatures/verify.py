@@ -24,7 +24,7 @@ from spvfilter.transaction import Transaction
 __all__ = ["InputCheck", "SpendCheck", "Validity", "verify_input", "verify_spends"]
 
 MAX_CHECKS = 4_000
-"""Largest number of signatures verified for one transaction (Core's MAX_STANDARD_TX_SIGOPS_COST for legacy ones)."""
+"""Largest number of signatures to verify for one transaction (Core MAX_STANDARD_TX_SIGOPS_COST, at a cost of 4)."""
 _MAX_ITEM_SIZE = 520  # bytes (Core script/script.h MAX_SCRIPT_ELEMENT_SIZE)
 _MAX_ITEMS = 970  # most items in a scriptSig; a template pushes up to 23 more, and Core's MAX_STACK_SIZE is 1,000
 _MAX_CONTROL_SIZE = 33 + 32 * 128  # bytes of a control block (BIP-341)
@@ -39,7 +39,7 @@ class Validity(Enum):
     WRONG = "wrong"
     """No block can contain these bytes: a signature is wrong, or the data does not satisfy the coin's script."""
     UNKNOWN = "unknown"
-    """Undecided: an output is unknown, the script is not of a supported type, or libsecp256k1 is not installed."""
+    """Undecided: a spent output is unknown, its script is not of a supported type, or libsecp256k1 is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class InputCheck:
     reason: str = ""
     """Why the input is wrong or unknown. Empty if it is valid."""
     unrelayed: str | None = None
-    """Why nodes do not relay the input although it is valid, such as a high s, or None if they do."""
+    """Why nodes do not relay the input although it is valid, such as a high s; None if they relay it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def verify_input(tx: Transaction, index: int, spent: Sequence[TxOut | None]) -> 
     Args:
         tx: The transaction.
         index: Position of the input, starting at 0.
-        spent: For each input the output that it spends, or None if it is unknown. A taproot signature commits to all
+        spent: For each input, the output that it spends, or None if it is unknown. A taproot signature commits to all
             of them unless it has SIGHASH_ANYONECANPAY.
 
     Raises:
@@ -89,7 +89,7 @@ def verify_spends(tx: Transaction, spent: Sequence[TxOut | None], indexes: Itera
 
     Args:
         tx: The transaction.
-        spent: For each input the output that it spends, or None if it is unknown. A taproot signature commits to all
+        spent: For each input, the output that it spends, or None if it is unknown. A taproot signature commits to all
             of them unless it has SIGHASH_ANYONECANPAY.
         indexes: Positions of the inputs to check.
 
@@ -185,8 +185,9 @@ def _witness_program(script: bytes) -> tuple[int, bytes] | None:
 
 
 def _der_signature(signature: bytes) -> tuple[int, int] | None:
-    """Return r and s of a signature with its hash type, or None unless it is strict DER (BIP-66, Core
-    IsValidSignatureEncoding).
+    """Return r and s of a signature that ends with its hash type. Return None unless it is strict DER.
+
+    The rules are those of BIP-66 (Core IsValidSignatureEncoding).
     """
     size = len(signature)
     if not 9 <= size <= 73 or signature[0] != 0x30 or signature[1] != size - 3:
