@@ -50,8 +50,8 @@ def configure(parser: Parser) -> None:
         " confirmations. Pending: outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
         " unconfirmed transactions spend (pending_out). Total: the sum of these three. Spendable: the part of"
         " confirmed that is not frozen and that none of the wallet's own unconfirmed transactions spends."
-        " Trusted_pending: the part of pending_in from the wallet's own transactions whose inputs all belong to the"
-        " wallet.",
+        " Trusted_pending: the part of pending_in from the wallet's own transactions that spend only its coins, each"
+        " confirmed or trusted.",
     )
     coins = parser.add_action(
         "coins",

@@ -208,7 +208,7 @@ class Totals(NamedTuple):
     pending_out: int = 0
     """Sum of the outputs in blocks that an unconfirmed transaction spends."""
     trusted: int = 0
-    """The part of `pending_in` from the wallet's own transactions whose inputs are all its own."""
+    """The part of `pending_in` from the wallet's own transactions that spend only its coins, trusted or in blocks."""
 
     def plus(
         self, value: int, height: int | None, spender: bytes | None, times: int = 1, *, is_trusted: bool = False
@@ -357,8 +357,9 @@ class Ledger:
             self._touched.update((txid, None) for (txid,) in self._db.execute(query, (outpoint,)))
         for txid in dict.fromkeys([*self._txs, *self._touched]):
             self._settle_tx(txid)
-        for outpoint in self._coins:
-            self._settle_coin(outpoint)
+        coins: Iterable[bytes] = self._coins
+        while spenders := dict.fromkeys(filter(None, map(self._settle_coin, coins))):
+            coins = [outpoint for txid in spenders for outpoint in self._outputs_of(txid)]
         for account, before in self._unwritten.items():
             if (totals := self._totals[account]) == before:
                 continue
@@ -372,7 +373,11 @@ class Ledger:
         """Forget the totals of a removed account."""
         self._before.setdefault(account, self._totals.pop(account, None))
 
-    def _settle_coin(self, outpoint: bytes) -> None:
+    def _settle_coin(self, outpoint: bytes) -> bytes | None:
+        """Store the row of a coin. Returns its pending spender if the outputs of that may be trusted now, or no longer.
+
+        A pending coin is trusted only if all coins that its transaction spends are trusted or in blocks.
+        """
         made, spender, is_spent = None, None, False
         for spend, txid, value, script, entry, height, position, account in self._db.execute(_OF_COIN, (outpoint,)):
             if not spend:
@@ -390,19 +395,29 @@ class Ledger:
             row = (outpoint, *output, height, is_coinbase, spender, place, int(is_trusted), account)
         old = self._db.execute(f"SELECT {MARKED['unspent']} FROM unspent WHERE outpoint = ?", (outpoint,)).fetchone()
         if old == row:
-            return
+            return None
         if old is not None:
             self._rows.remove("unspent", "outpoint = ?", (outpoint,))
             self._count(old, -1)
         if row is not None:
             self._rows.insert("unspent", row)
             self._count(row, 1)
+        return spender if _may_support(old) != _may_support(row) else None
 
     def _is_trusted(self, txid: bytes) -> bool:
-        """Return True if the wallet broadcast a transaction, and all its inputs spend the wallet's coins."""
-        query = "SELECT broadcast_seq IS NOT NULL AND fee IS NOT NULL FROM transactions WHERE txid = ?"
+        """Return True if the wallet broadcast a transaction that spends only its coins, each trusted or in a block."""
+        query = (
+            "SELECT broadcast_seq IS NOT NULL AND fee IS NOT NULL AND NOT EXISTS (SELECT 1 FROM matches CROSS JOIN"
+            " unspent USING (outpoint) WHERE matches.spend = 1 AND matches.txid = transactions.txid AND"
+            " unspent.height IS NULL AND unspent.trusted = 0) FROM transactions WHERE txid = ?"
+        )
         row = self._db.execute(query, (txid,)).fetchone()
         return row is not None and bool(row[0])
+
+    def _outputs_of(self, txid: bytes) -> list[bytes]:
+        """Return the outpoints of the wallet's outputs that a transaction creates."""
+        query = "SELECT outpoint FROM matches WHERE txid = ? AND spend = 0"
+        return [outpoint for (outpoint,) in self._db.execute(query, (txid,))]
 
     def _count(self, row: tuple[Any, ...], times: int) -> None:
         """Add a row of `unspent` to the totals of the wallet and its account (if `times` is 1), or subtract it (-1)."""
@@ -475,6 +490,11 @@ class Ledger:
             (owner,) = self._db.execute(query, (outpoint,)).fetchone() or (entry,)
             account = self._accounts.of_entry(owner)
         return MatchEffect(bool(spend), value, label, account)
+
+
+def _may_support(coin: Sequence[Any] | None) -> bool:
+    """True if outputs of a transaction that spends this row of `unspent` may be trusted. None stands for no row."""
+    return coin is None or coin[4] is not None or bool(coin[8])
 
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:

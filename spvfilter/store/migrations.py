@@ -83,11 +83,12 @@ def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
         db.execute(statement)
     rows, trusted = MarkedRows(db, path, MARKED), 0
     for table in _ORDER_6:
+        coins = _trusted_coins(db) if table == "unspent" else set[bytes]()
         found = db.execute(f"SELECT {COLUMNS_6[table]} FROM old_{table}")
         read = (dict(zip(COLUMNS_6[table].split(", "), row, strict=True)) for row in found)
         for row in _facts_of(read) if table == "transactions" else read:
             complete = FIRST_VALUES.get(table, {}) | row
-            if table == "unspent" and _is_trusted(db, row):
+            if table == "unspent" and row["outpoint"] in coins:
                 complete["trusted"] = 1
                 trusted += row["value"] if row["spender"] is None else 0
             values = tuple(complete[column] for column in TABLES[table].columns)
@@ -111,13 +112,23 @@ _ORDER_6 = sorted(COLUMNS_6, key="unspent".__eq__)
 """The tables of version 6. Coins come last, because the new rows of transactions say which coins are trusted."""
 
 
-def _is_trusted(db: sqlite3.Connection, coin: Row) -> bool:
-    """Return True if the coin is an output of one of the wallet's own pending transactions whose fee is known."""
-    query = (
-        "SELECT 1 FROM transactions"
-        " WHERE txid = ? AND broadcast_seq IS NOT NULL AND fee IS NOT NULL AND status = 'pending'"
+def _trusted_coins(db: sqlite3.Connection) -> set[bytes]:
+    """Return the pending outputs of the wallet's own transactions that spend only its coins, trusted or in blocks."""
+    spenders: dict[bytes, bytes | None] = dict(
+        db.execute("SELECT outpoint, spender FROM old_unspent WHERE height IS NULL")
     )
-    return coin["height"] is None and db.execute(query, (coin["outpoint"][:32],)).fetchone() is not None
+    where = "broadcast_seq IS NOT NULL AND fee IS NOT NULL AND status = 'pending'"
+    own = {txid for (txid,) in db.execute(f"SELECT txid FROM transactions WHERE {where}")}
+    made = dict[bytes | None, list[bytes]]()
+    for outpoint in spenders:
+        made.setdefault(outpoint[:32], []).append(outpoint)
+    untrusted = dict.fromkeys(outpoint for outpoint in spenders if outpoint[:32] not in own)
+    waiting = [*untrusted]
+    for outpoint in waiting:  # the list grows during the loop
+        fresh = [each for each in made.get(spenders[outpoint], ()) if each not in untrusted]
+        untrusted |= dict.fromkeys(fresh)
+        waiting += fresh
+    return spenders.keys() - untrusted.keys()
 
 
 def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:

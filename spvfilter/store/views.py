@@ -97,6 +97,9 @@ class Balance:
     trusted_pending: int = 0
     """The part of `pending_in` from transactions that this wallet broadcast and that spend only its own coins.
 
+    Each of these coins must be confirmed or trusted as well. Change is thus never trusted while it depends on somebody
+    else's unconfirmed payment.
+
     BDK and Core use the word *trusted* for such outputs.
     """
 
@@ -158,7 +161,9 @@ class Coin:
     account: str | None = None
     """Name of the account that the coin belongs to, or None."""
     is_trusted: bool = False
-    """True if it is pending change from a transaction that this wallet broadcast and that spends only its own coins."""
+    """True if it is pending change from a transaction that this wallet broadcast and that spends only its own coins.
+
+    Each of those coins must be confirmed or trusted as well."""
     sp_label: int | None = None
     """Label number of the silent payment address that was paid; 0 for the wallet's change. None if the address has no
     label, or if the coin is not a silent payment.

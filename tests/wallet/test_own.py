@@ -112,6 +112,31 @@ def test_coin_tells_whether_its_spender_is_own(wallet: Wallet) -> None:
     assert (found.spent_by, found.is_spender_own) == (txid(own), True)
 
 
+def test_change_is_not_trusted_while_it_depends_on_somebody_elses_payment(wallet: Wallet) -> None:
+    """Their payment may be made up, and spending it makes it no better."""
+    mine, theirs = pay(500, coin(1)), pay(1_000, coin(2))
+    wallet.mine(mine)
+    wallet.observe(theirs)
+    child = pay(1_400, out(theirs), out(mine))
+    grandchild = pay(1_300, out(child))
+
+    def trusted() -> tuple[int, int]:
+        views = wallet.store.views
+        return views.balance().trusted_pending, sum(each.value for each in views.unspent(trusted_change=True))
+
+    wallet.broadcast(child)
+    assert trusted() == (0, 0)
+    wallet.broadcast(grandchild)
+    assert (wallet.pending, *trusted()) == (1_300, 0, 0)
+    wallet.mine(theirs)
+    assert trusted() == (1_300, 1_300)
+    wallet.restart()
+    wallet.reorganize()
+    assert (wallet.pending, *trusted()) == (1_300, 0, 0)
+    wallet.mine(theirs, child)
+    assert trusted() == (1_300, 1_300)
+
+
 def test_rebuilt_database_keeps_own_transactions_without_a_block(tmp_path: Path) -> None:
     own, foreign = pay(50, coin(1)), pay(40, coin(2))
     wallet = Wallet()

@@ -48,7 +48,7 @@ def matches_of(store: Store, account: str | None = None) -> list[StoredMatch]:
 
 
 def trusted(store: Store) -> set[bytes]:
-    """The txids of pending own transactions whose inputs all spend known coins of the wallet."""
+    """The txids of pending own transactions whose inputs all spend known coins, in blocks or of such transactions."""
     spent: dict[bytes, set[int]] = {}
     for hit, _, height, *_ in store.matches():
         if hit.spend and height is None and hit.value != NO_VALUE:
@@ -58,6 +58,12 @@ def trusted(store: Store) -> set[bytes]:
         tx = Transaction.parse(entry.raw)
         if entry.is_own and spent.get(entry.txid) == set(range(len(tx.inputs))) and entry.fee is not None:
             found.add(entry.txid)
+    pending = {each.hit.outpoint for each in store.matches() if not each.hit.spend and each.height is None}
+    inputs = {entry.txid: Transaction.parse(entry.raw).inputs for entry in store.views.history(limit=None)}
+    while doubtful := {
+        txid for txid in found if any(each in pending and each[:32] not in found for each in inputs[txid])
+    }:
+        found -= doubtful
     return found
 
 
