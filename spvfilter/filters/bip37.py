@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 from spvfilter._public import public
 from spvfilter.bloom.attributes import added_attributes, with_attributes_of
 from spvfilter.bloom.filter import BloomBits
-from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
+from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError, counted
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness, txid
 from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
@@ -261,7 +261,7 @@ class Bip37Filter(BloomBits):
             raise ParameterError("nothing to watch for: the watch list is empty")
         if elements is not None and elements < len(wanted):
             raise ParameterError(
-                f"a filter for {elements} elements is too small: the watch list contains {len(wanted)}"
+                f"a filter for {counted(elements, 'element')} is too small: the watch list contains {len(wanted)}"
             )
         capacity = reserve(len(wanted), fp_rate) if elements is None else elements
         made = cls(capacity, fp_rate, secrets.randbits(32) if tweak is None else tweak, flags)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.filters.bip37 import Bip37Filter, BloomSource, wallet_capacity
 from spvfilter.filters.exposure import (
     BITCOINJ_FP_RATE,
@@ -201,10 +201,10 @@ class _Cases:
             plain: Filters without decoys.
             foreign: bitcoinj's filters.
         """
-        again = f"after {len(made) - 1:,} restarts"
+        again = f"after {counted(len(made) - 1, 'restart')}"
         self.add("now", "the filter as it is", own, made[:1])
         self.add("restarts", f"… {again}", own, made)
-        self.add("added-known", f"filters before and after {added:,} additions", own, [made[0], later])
+        self.add("added-known", f"filters before and after {counted(added, 'addition')}", own, [made[0], later])
         self.add("added-new", "… matches of the later one only", added, [later], without=made[:1])
         self.add("no-decoys", "a filter without decoys", own, plain[:1])
         self.add("new-tweaks", f"… {again}, with new tweaks", own, plain)
