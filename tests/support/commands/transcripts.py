@@ -35,7 +35,8 @@ class Transcripts(AmberSnapshotExtension):
 
 
 def printable(character: str) -> str:
-    return character if character.isprintable() else repr(character)[1:-1]
+    """Return a character, or its number, which looks unlike an escape that the command itself printed."""
+    return character if character.isprintable() else f"<0x{ord(character):02x}>"
 
 
 def transcript(line: str, out: str, err: str, folder: Path) -> str:
