@@ -146,7 +146,7 @@ class BlockFile:
 def xor_key(path: FilePath) -> bytes:
     """Return the key in the xor.dat next to a file of records; b"" if there is none or it has no effect.
 
-    Raises SourceError if the key is not 8 bytes long, and OSError.
+    Raises SourceError if the key is not 8 bytes long, and OSError if it cannot be read.
     """
     try:
         key = path.with_name("xor.dat").read_bytes()

@@ -75,8 +75,8 @@ class DaskWorkers(Engine):
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part on a worker and write its file, unless a complete file is there already.
 
-        Raises SourceError if the part cannot be scanned or the scheduler is lost, ParameterError if it needs a private
-        scan key that must not be sent, and OSError.
+        Raises SourceError if the part cannot be scanned or the scheduler is lost, and ParameterError if it needs a
+        private scan key that must not be sent. Raises OSError if a file cannot be read or written.
         """
         if task.has_scan_key and not self._sends_scan_key:
             raise ParameterError(

@@ -28,7 +28,8 @@ def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: 
     """Write the outputs among the parts' hits to a file, in order.
 
     Outputs that matched a data prefix or a script type of the table are omitted. Returns the digest at the end of the
-    file, or b"" if there is no output. Raises SourceError if there are more than `most` outputs, and OSError.
+    file, or b"" if there is no output. Raises SourceError if there are more than `most` outputs, and OSError if a file
+    cannot be read or written.
     """
     digest, count = sha256(), 0
     with replacing(path, SHARED) as file:
@@ -82,7 +83,7 @@ def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:
 def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
     """Return a copy of a table that also watches a file's outpoints.
 
-    Raises SourceError if the file is damaged, and OSError.
+    Raises SourceError if the file is damaged, and OSError if it cannot be read.
     """
     twin, digest = table.copy(), sha256()
     with path.open("rb") as file:

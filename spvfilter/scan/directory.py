@@ -261,7 +261,7 @@ class PartScan:
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
         """Advance the keychain windows past the scripts that the hits use, and return True if a window moved.
 
-        Windows that moved are then widened again.
+        If a window moved, all of them are widened again.
         """
         if not self._watch.keychains:
             return False

@@ -282,7 +282,8 @@ class NodeFeed(Feed):
     ) -> NodeFeed:
         """List the blocks. With `needs_spent`, spent outputs may also be requested as JSON, which takes longer.
 
-        Raises ParameterError if the node and the watch list are on different networks, and NodeError or SourceError.
+        Raises ParameterError if the node and the watch list are on different networks, NodeError if the node fails, and
+        SourceError if the span contains no blocks.
         """
         if blocks.node.network is not network:
             raise ParameterError(f"the watch list is for {network}, but the node is on {blocks.node.network}")

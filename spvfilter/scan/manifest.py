@@ -56,7 +56,7 @@ class Manifest:
     def read(cls, directory: Path) -> Manifest | None:
         """Return the manifest of a directory, or None if there is none.
 
-        Raises SourceError if it is damaged or from a different version, and OSError.
+        Raises SourceError if it is damaged or from a different version, and OSError if it cannot be read.
         """
         path = directory / NAME
         try:

@@ -196,7 +196,10 @@ def _unpacked(packed: bytes) -> Columns:
 
 
 def _batches(paths: Iterable[Path]) -> Iterator[Columns]:
-    """Yield the columns in the part files of transactions. Raises SourceError if a file is damaged, and OSError."""
+    """Yield the columns in the part files of transactions.
+
+    Raises SourceError if a file is damaged, and OSError if it cannot be read.
+    """
     for path in paths:
         for block in PartFile(path).blocks():
             try:
@@ -291,7 +294,10 @@ class RowForm:
 
 
 def read_rows(paths: Iterable[Path], watch: WatchList) -> Iterator[dict[str, Any]]:
-    """Yield the rows in the part files of transactions. Raises SourceError if a file is damaged, and OSError."""
+    """Yield the rows in the part files of transactions.
+
+    Raises SourceError if a file is damaged, and OSError if it cannot be read.
+    """
     form = RowForm(watch)
     several = (form.lines(JSON_LINES, columns) for columns in _batches(paths))
     return (json.loads(line) for lines in several for line in lines.splitlines())
@@ -310,7 +316,7 @@ def write_transactions(
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
     Several threads render the rows, and one thread writes them. Raises SourceError if a file is damaged, ParameterError
-    if Parquet is chosen but pyarrow is missing, and OSError.
+    if Parquet is chosen but pyarrow is missing, and OSError if a file cannot be read or written.
     """
     form = RowForm(watch)
     if path.suffix == ".parquet":
@@ -324,7 +330,10 @@ def write_transactions(
 
 
 def _write_parquet(path: Path, paths: Iterable[Path], form: RowForm, parquet_form: ParquetForm, jobs: int) -> None:
-    """Write rows as Parquet, in row groups of `ROWS`. Raises ParameterError if pyarrow is missing, and OSError."""
+    """Write rows as Parquet, in row groups of `ROWS`.
+
+    Raises ParameterError if pyarrow is missing, and OSError if the file cannot be written.
+    """
     pa = pyarrow()
     schema = binary_schema(pa, _schema(pa, form)) if parquet_form.is_binary else _schema(pa, form)
     groups = _groups(pa, in_threads(lambda columns: _table(pa, columns, form, schema), _batches(paths), jobs))

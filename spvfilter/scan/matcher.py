@@ -120,9 +120,9 @@ class Matcher:
         """Yield the transactions of a source that match the watch list, in the order in which they arrive.
 
         The watch list learns matching outputs, so that a later spend is found. The latest transactions are remembered:
-        a spend that arrives before its parent is yielded when the parent arrives. Conflicts are not resolved, so two
-        transactions that spend one outpoint are both yielded. A `LightClient` resolves conflicts. A transaction that
-        arrives twice is matched twice.
+        a spend that arrives before its parent is yielded when the parent arrives. Conflicts are not resolved: two
+        conflicting transactions are both yielded. A `LightClient` resolves conflicts. A transaction that arrives twice
+        is matched twice.
 
         The next transaction is taken from the source when the caller asks for the next result. With the compiled
         kernel, the event loop runs at least once per millisecond of work.

@@ -94,7 +94,7 @@ def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterato
 
 
 def blocks_in(parts: Parts) -> Iterator[BlockHits]:
-    """Yield the blocks of all parts. Raises SourceError if a part is damaged, and OSError."""
+    """Yield the blocks of all parts. Raises SourceError if a part is damaged, and OSError if it cannot be read."""
     for part in parts:
         yield from part.blocks()
 

@@ -201,7 +201,7 @@ class LackingError(Exception):
 
 
 def _read_at(place: Place) -> bytes:
-    """Return the bytes at a place. Raises SourceError if the file has shrunk, and OSError."""
+    """Return the bytes at a place. Raises SourceError if the file has shrunk, and OSError if it cannot be read."""
     raw = read_at(place.descriptor, place.offset, place.size, place.key)
     if len(raw) != place.size:
         raise SourceError("the file changed while it was being read")

@@ -153,7 +153,8 @@ def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: Par
 class PartFile:
     """The complete file of a part.
 
-    Raises SourceError if the start or the end of the file shows that the file is not complete, and OSError.
+    Raises SourceError if the start or the end of the file shows that it is incomplete, and OSError if it cannot be
+    read.
     """
 
     def __init__(self, path: Path) -> None:

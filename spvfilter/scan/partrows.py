@@ -63,7 +63,7 @@ def write_rows(path: Path, rows: bytes, previous: dict[int, bytes]) -> None:
 
 
 def read_rows(path: Path, name: str) -> PartRows:
-    """Return the rows of a part. Raises SourceError if the file is damaged, and OSError."""
+    """Return the rows of a part. Raises SourceError if the file is damaged, and OSError if it cannot be read."""
     raw = path.read_bytes()
     if len(raw) < _LEAST or not raw.startswith(_MAGIC) or sha256(raw[:-HASH_SIZE]).digest() != raw[-HASH_SIZE:]:
         raise SourceError(f"{path}: damaged, or not the blocks of a part: scan into another directory")

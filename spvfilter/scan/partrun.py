@@ -92,8 +92,8 @@ class PartRun:
         With `is_continued`, the plan is known to contain the blocks of the last run, so they are not compared.
 
         Raises ParameterError if the directory holds a different scan or export or other files, or if its parts were
-        removed. Raises SourceError if a block of the last run is no longer in any file, DirectoryInUseError, and
-        OSError.
+        removed. Raises SourceError if a block of the last run is no longer in any file. Raises DirectoryInUseError if
+        another run is using the directory, and OSError if a file cannot be read or written.
         """
         with self.parts.locked():
             chosen = engine or Threads()
@@ -123,7 +123,7 @@ class PartRun:
         """Return the summaries of the tasks' files, after running the tasks whose files are missing.
 
         At most one more task than the engine's width runs at a time. Raises SourceError if a part cannot be scanned, or
-        if another machine wrote files that are not visible here, and OSError.
+        if another machine wrote files that are not visible here, and OSError if a file cannot be read or written.
         """
         kept = await to_its_end(lambda: list(map(_kept, tasks)))
         missing = [number for number, summary in enumerate(kept) if summary is None]
@@ -202,7 +202,7 @@ def pruned_heights(part: Part) -> tuple[Heights, ...]:
 def _kept(task: PartTask) -> PartSummary | None:
     """Return the summary of a task whose files are complete, or None if it must run.
 
-    Raises SourceError if it cannot run because its blocks have been pruned, and OSError.
+    Raises SourceError if it cannot run because its blocks have been pruned, and OSError if a file cannot be read.
     """
     if task.part.kept:
         known = summary_of(task.path, task.key)

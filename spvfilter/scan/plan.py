@@ -225,9 +225,10 @@ Places = dict[tuple[bool, int], dict[int, Part]]
 def planned(
     files: ListedFiles, network: Network, part_size: int, directory: str | os.PathLike[str] | None = None
 ) -> tuple[Plan, Places]:
-    """Return a plan of the files, and each part in the forms for the machines that have its files.
+    """Return a plan of the files, and for each part, one form for each machine that has its files.
 
-    The plan itself contains the form for the first of these machines. Raises the same errors as `Plan.of`.
+    The forms differ only in the paths of the files. The plan itself contains the form for the first machine. Raises the
+    same errors as `Plan.of`.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")

@@ -18,7 +18,7 @@ from spvfilter.transaction import Transaction
 
 @public
 class RelevantTx(NamedTuple):
-    """A transaction of a stream that is malformed, or that a node would send to a client with this BIP-37 filter."""
+    """A transaction in a stream. It is malformed, or a node would send it to a client with this BIP-37 filter."""
 
     number: int
     """Position of the transaction in the source, starting at 0."""

@@ -144,7 +144,7 @@ def silent_key(part: Part, keys: bytes, undo: str, check: bool) -> bytes:
 def payments_in(file: PartFile, names: Sequence[str]) -> Iterator[Payment]:
     """Yield the payments in a part's file. Their tweaks are not known. `names` are the names of the keychains.
 
-    Raises SourceError if the file is damaged, and OSError.
+    Raises SourceError if the file is damaged, and OSError if it cannot be read.
     """
     for block in file.blocks():
         for hit in unpack_hits(block.packed):

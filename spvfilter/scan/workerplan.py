@@ -1,4 +1,4 @@
-"""A plan of files on the workers of a cluster, where each machine has its own files. Copies are scanned once."""
+"""A plan of files on the workers of a cluster. Each machine has its own files; a block in several is scanned once."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ class WorkerPlan:
     found. A range without an end ends at the highest block found.
     """
     assumed: int
-    """Number of files whose network is assumed, because their only block does not reveal it.
-    """
+    """Number of files whose network is assumed, because their only block does not reveal it."""
     paths: tuple[str, ...]
     """Paths of the files, as the user gave them."""
     sights: tuple[tuple[Sight, ...], ...] = field(repr=False)

@@ -1,4 +1,4 @@
-"""Bytes without framing: recognizes a block of a different network, or a transaction in place of a block."""
+"""Checks of raw bytes that should be a block: are they a block of another network, or a transaction?"""
 
 from __future__ import annotations
 
