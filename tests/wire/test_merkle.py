@@ -56,10 +56,10 @@ def test_branches_of_several_leaves_equal_single_branches(count: int, data: st.D
     ("size", "positions", "message"),
     [
         (33, [0], "leaves must be a multiple of 32 bytes long, not 33"),
-        (0, [0], "a position must be that of a leaf, not 0"),
-        (64, [1, 2], "a position must be that of a leaf, not 2"),
-        (64, [-1], "a position must be that of a leaf, not -1"),
-        (64, [1 << 70], f"a position must be that of a leaf, not {1 << 70}"),
+        (0, [0], "a position must be the position of a leaf, not 0"),
+        (64, [1, 2], "a position must be the position of a leaf, not 2"),
+        (64, [-1], "a position must be the position of a leaf, not -1"),
+        (64, [1 << 70], f"a position must be the position of a leaf, not {1 << 70}"),
     ],
 )
 def test_branches_without_a_leaf_are_refused(size: int, positions: list[int], message: str) -> None:

@@ -251,7 +251,9 @@ def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
     if len(leaves) % HASH_SIZE:
         raise ParameterError(f"leaves must be a multiple of 32 bytes long, not {len(leaves)}")
     level = [leaves[at : at + HASH_SIZE] for at in range(0, len(leaves), HASH_SIZE)]
-    places = [whole(position, 0, len(level) - 1, "a position must be that of a leaf") for position in list(positions)]
+    places = [
+        whole(position, 0, len(level) - 1, "a position must be the position of a leaf") for position in list(positions)
+    ]
     branches: list[list[bytes]] = [[] for _ in places]
     while len(level) > 1:
         level += level[-1:] if len(level) % 2 else ()

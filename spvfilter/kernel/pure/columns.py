@@ -46,7 +46,7 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
     are taken as their bytes.
 
     Byte strings (NumPy's S) keep the zeros at their end if `keeps` is True, and lose them if it is False. If it is
-    None, they are refused, because nothing tells whether these zeros belong to the keys.
+    None, they are refused, because it is not known whether these zeros belong to the keys.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
         raise TypeError("a buffer of keys must not contain pointers (suboffsets)")

@@ -99,7 +99,7 @@ static PyObject *merkle_branches(PyObject *self, PyObject *const *arguments, Py_
     branch_request request = {0};
     PyObject *made = NULL;
     if (take_leaves(state, arguments[0], &request))
-        request.positions = take_positions(state, arguments[1], request.count, "a position must be that of a leaf", &request.wanted);
+        request.positions = take_positions(state, arguments[1], request.count, "a position must be the position of a leaf", &request.wanted);
     if (request.positions)
         made = request.wanted ? branches_of(&request) : PyList_New(0); /* without leaves, no position is wanted */
     PyMem_Free(request.leaves);
