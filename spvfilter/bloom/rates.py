@@ -46,9 +46,12 @@ class BitFilter(Protocol):
 
 
 def uneven(family: Family, bits: int) -> tuple[int, int, int] | None:
-    """Return (r, w, h) if positions are not uniform: the first r positions have w + 1 of h hashes each, all others w.
+    """Return (r, w, h) if positions are not uniform, else None.
 
-    Return None if positions are uniform, or almost uniform.
+    The number of possible hash values is h: w + 1 of them map to each of the first r positions, w to each of the
+    others.
+
+    Almost uniform positions count as uniform.
     """
     if family not in _HASH_BITS or not bits:
         return None

@@ -383,8 +383,8 @@ class RedisBloomFilter:
     ) -> bytes | Mask:
         """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
-        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError if a key has the wrong type, and
-        ColumnError if a column contradicts itself.
+        Batches, results, `nulls` and `padding` are the same as for `add_many`. Raises TypeError if a key has the wrong
+        type, and ColumnError if a column contradicts itself.
         """
         batch = KeyBatch(keys, nulls, self.encoding, padding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]

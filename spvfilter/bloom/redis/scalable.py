@@ -243,15 +243,16 @@ class RedisScalableBloomFilter:
     async def add(self, key: object) -> bool:
         """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
-        Raises TypeError if the key has the wrong type, CapacityError if the filter cannot grow, FormatError or
-        RemoteError.
+        Raises TypeError if the key has the wrong type, and CapacityError if the filter cannot grow. Raises FormatError
+        if the header in Redis is malformed, and RemoteError if the server fails or refuses.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError if the key has the wrong type, FormatError or RemoteError.
+        Raises TypeError if the key has the wrong type, FormatError if the header in Redis is malformed, and RemoteError
+        if the server fails or refuses.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
