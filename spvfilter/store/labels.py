@@ -118,7 +118,7 @@ class LabelRows:
         return {script: row for script, row in rows if script in scripts}
 
     def _merge(self, new: Label, ref: str, label: str | None) -> None:
-        """Write a record. Fields that it lacks keep their stored values."""
+        """Write a record. Fields that are missing from it keep their stored values."""
         key = new.type, ref, new.origin or ""
         query = "SELECT type, ref, origin, label, other FROM labels WHERE type = ? AND ref = ? AND origin = ?"
         found = self._db.execute(query, key).fetchone()

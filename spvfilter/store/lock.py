@@ -20,7 +20,7 @@ class WriterLock(FileLock):
 
     @classmethod
     def take(cls, database: Path) -> Self:
-        """Take the lock for a database. Raises StoreLockedError and OSError."""
+        """Take the lock for a database. Raises StoreLockedError if it is held, and OSError if locking fails."""
         # links to the file share its lock; Path.resolve would raise RuntimeError for a link to itself
         real = Path(os.path.realpath(database))
         try:

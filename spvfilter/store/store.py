@@ -308,7 +308,7 @@ class Store:
 
     @property
     def searched_blocks(self) -> Searched:
-        """The blocks that have been searched for each entry. Raises StoreCorruptError if the database is damaged."""
+        """For each entry, the blocks that have been searched. Raises StoreCorruptError if the database is damaged."""
         return Searched.parse(self._rows.meta("searched"))
 
     @property

@@ -298,10 +298,10 @@ def _entries_at(checked: Checked, keychain: int, index: int) -> list[tuple[int, 
 
 
 def _free_place(checked: Checked, keychain: int, window: int) -> tuple[int, list[bytes]]:
-    """Return the lowest index that has been neither paid nor revealed, as `_Windows` does, and its scripts.
+    """Return the lowest index that has been neither paid nor revealed, and its scripts.
 
-    The index may be the end of the window, which has no scripts. The queries read neither other keychains nor all used
-    indexes.
+    The index may be the end of the window, which has no scripts. `_Windows` gives the same index, but these queries
+    read neither other keychains nor all used indexes.
     """
     is_any_revealed = any(checked("revealed", "FROM revealed LIMIT 1", ()))
     index = _unused_from(checked, keychain, _revealed(checked, keychain) if is_any_revealed else 0)
@@ -324,7 +324,7 @@ def _unused_from(checked: Checked, keychain: int, first: int) -> int:
 
 
 def _is_taken(checked: Checked, places: EntryPlaces | None, keychain: int, entry: int, script: bytes) -> bool:
-    """Return True if an unconfirmed transaction pays an entry, or if its script was revealed elsewhere.
+    """Return True if an unconfirmed transaction pays an entry, or if the entry's script was revealed elsewhere.
 
     If `places` is None, no keychain in the database has revealed an index.
     """
