@@ -52,7 +52,7 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         "--node",
         metavar="URL",
         help=(
-            "a full node that you trust, as http://HOST:PORT: it tells which outputs blocks spend. Bitcoin Core 30"
+            "a full node that you trust, as http://HOST:PORT: it reports which outputs blocks spend. Bitcoin Core 30"
             " with -rest=1 needs no credentials"
         ),
     )

@@ -121,7 +121,8 @@ def counter_bits(args: argparse.Namespace) -> int:
 def _read(name: str, size: int) -> memoryview:
     """Read up to `size` + 1 bytes from a file or from standard input. The caller refuses more than `size`.
 
-    Raises SourceError if a regular file has a different size, TooLargeError or OSError.
+    Raises SourceError if a regular file has a different size, TooLargeError if memory does not suffice, and OSError if
+    the file cannot be read.
     """
     with ExitStack() as stack:
         stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))

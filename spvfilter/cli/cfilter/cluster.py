@@ -129,7 +129,10 @@ class _FilterFiles:
         return (self._folder / self._names[number]).exists()
 
     def pass_over(self, number: int) -> None:
-        """Read the last filter header in an existing file. Raises SourceError if the file is damaged, or OSError."""
+        """Read the last filter header in an existing file.
+
+        Raises SourceError if the file is damaged, and OSError if it cannot be read.
+        """
         for _, record in read_records(str(self._folder / self._names[number])):
             self._after(record)
 

@@ -77,7 +77,7 @@ class FilterRecord(NamedTuple):
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
     """Read the records of a file, or of standard input for `-`, with their line numbers.
 
-    Raises SourceError if a line isn't a record, or OSError.
+    Raises SourceError if a line isn't a record, and OSError if the file cannot be read.
     """
     if name == "-":
         yield from _records(standard_input(), "standard input")

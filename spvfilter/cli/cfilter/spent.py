@@ -147,7 +147,7 @@ def read_prevouts(path: str) -> Sequence[bytes]:
     """Read the scripts in a file of spent outputs. Each output is serialized as in a transaction (CTxOut).
 
     An output is its value as i64 LE, the length of the script as CompactSize, and the script. Raises SourceError if the
-    file is malformed, or OSError.
+    file is malformed, and OSError if it cannot be read.
     """
     raw = Path(path).read_bytes()
     reader, scripts = Reader(raw), []

@@ -169,7 +169,7 @@ class Sources:
     async def spent_by(self, raw: bytes) -> list[TxOut] | None:
         """Return the outputs that a transaction spends, from the first node that knows all of them, or None.
 
-        Raises FormatError if the transaction is malformed, and NodeError.
+        Raises FormatError if the transaction is malformed, and NodeError if a node fails.
         """
         for node in self.opened:
             if (found := await node.outputs_spent_by(raw)) is not None:

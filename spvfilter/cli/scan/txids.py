@@ -49,7 +49,8 @@ def read_txids(path: str) -> frozenset[bytes]:
     """Return the txids in a file, one on each line, as bytes in wire order. `-` is standard input.
 
     Blank lines and lines that start with # are skipped. The file may be compressed. Raises ParameterError if a line is
-    invalid or there are no txids, SourceError if the compressed data is damaged, or OSError.
+    invalid or there are no txids, SourceError if the compressed data is damaged, and OSError if the file cannot be
+    read.
     """
     name = "standard input" if path == "-" else path
     with standard_input() if path == "-" else Path(path).open("rb") as file:

@@ -150,7 +150,11 @@ class RichStatus(StatusDisplay):
 
 @contextmanager
 def status(console: Console | None, balances: Balances) -> Iterator[StatusDisplay]:
-    """Context manager: returns a status display. `console` is the terminal on which matches are printed, or None."""
+    """Context manager: returns a status display.
+
+    `console` is the terminal on which matches are printed, or None. Only a display on such a terminal shows the
+    balances.
+    """
     if console is not None:
         shown = RichStatus(console, balances)
         with shown.live:
