@@ -24,7 +24,7 @@ class Fork:
     hashes: bytes
     """Block hashes of the branch's headers, 32 bytes each, in wire order."""
     work: int
-    """Expected number of hashes of the chain from the genesis block to the tip of the branch."""
+    """Expected number of hashes needed to mine the chain from the genesis block to the tip of the branch."""
 
     def __len__(self) -> int:
         return len(self.hashes) // 32

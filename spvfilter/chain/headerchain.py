@@ -54,7 +54,7 @@ class Start:
     headers: bytes
     """Consecutive trusted headers, 80 bytes each, lowest first."""
     work: int
-    """Expected number of hashes of the chain up to and including the last trusted header."""
+    """Expected number of hashes needed to mine the chain up to and including the last trusted header."""
 
 
 @public
@@ -225,7 +225,7 @@ class HeaderChain:
 
     @property
     def work(self) -> int:
-        """Expected number of hashes of the best chain, up to and including its last header."""
+        """Expected number of hashes needed to mine the best chain, up to and including its last header."""
         return self._active.work
 
     @property
@@ -283,7 +283,7 @@ class HeaderChain:
         return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
-        """Return the expected number of hashes of the best chain up to and including a height.
+        """Return the expected number of hashes needed to mine the best chain up to and including a height.
 
         Raises ParameterError if the chain has no header there.
         """
@@ -299,7 +299,7 @@ class HeaderChain:
         return None if place is None else place[1] if place[0] is None else place[0].height
 
     def work_of(self, block_hash: bytes | str) -> int | None:
-        """Return the expected number of hashes of the chain that ends in a block of the best chain or a fork.
+        """Return the expected number of hashes needed to mine the chain up to a block of the best chain or a fork.
 
         The result is None if the block's header is not stored. `block_hash` is 32 bytes in wire order or 64 hex digits.
         Raises ParameterError for any other text.

@@ -69,7 +69,7 @@ class PackedHeaders:
             first: Height of the first header.
             headers: Consecutive headers, 80 bytes each.
             tip_hash: Block hash of the last header.
-            chain_work: Expected number of hashes of the chain up to and including the last header.
+            chain_work: Expected number of hashes needed to mine the chain up to and including the last header.
         """
         self.first: int = first
         self.height: int = first - 1
@@ -205,7 +205,7 @@ class PackedHeaders:
         return None
 
     def work_at(self, height: int) -> int:
-        """Return the expected number of hashes of the chain up to and including a height."""
+        """Return the expected number of hashes needed to mine the chain up to and including a height."""
         if height == self.height:
             return self.work
         number = height - self.first + 1

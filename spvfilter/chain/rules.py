@@ -46,7 +46,7 @@ class Tip:
     hash: bytes
     """Block hash of the chain's last header, 32 bytes in wire order."""
     work: int
-    """Expected number of hashes of the chain up to and including the last header."""
+    """Expected number of hashes needed to mine the chain up to and including the last header."""
     bits: int
     """Compact bits of the chain's last header."""
     period_bits: int
