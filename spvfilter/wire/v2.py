@@ -223,7 +223,10 @@ class V2Stream:
 
     @property
     def other_protocol(self) -> str | None:
-        """Description of the protocol of the peer's first bytes, or None once the peer has proved to have the keys."""
+        """The text of an error about the protocol that the peer's first bytes belong to.
+
+        None if that protocol is unknown, or once the peer has proved to have the keys.
+        """
         return known_protocol(self._first[:4], self._magic)
 
     # Sending
