@@ -64,7 +64,7 @@ class _Turn:
             self._is_held, self._began = True, time.monotonic()
 
     def leave(self) -> None:
-        """End the turn, if the task has it."""
+        """End the turn if the task has it."""
         if self._is_held:
             self._is_held = False
             self._turns.release(self._host)
