@@ -85,7 +85,7 @@ def check_transaction(tx: Transaction) -> None:
         why = f"the outputs must be at most {MAX_MONEY} satoshi in total, not {sum(values)}"
         raise refused(tx, "bad-txns-txouttotal-toolarge", why)
     if len(set(inputs)) != len(inputs):
-        raise refused(tx, "bad-txns-inputs-duplicate", "two inputs spend one outpoint")
+        raise refused(tx, "bad-txns-inputs-duplicate", "two inputs have the same outpoint")
     if tx.is_coinbase:
         size = stripped[41]
         if not 2 <= size <= 100:
