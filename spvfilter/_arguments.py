@@ -147,7 +147,7 @@ def _misfit_inside(value: object, kind: type, inner: tuple[object, ...], where: 
 
 
 def no_member(cls: type[enum.Enum], value: object) -> object:
-    """Raise ParameterError, because no member of `cls` has this value. If it is a combination of flags, return it."""
+    """Return a combination of flags. Raise ParameterError for any other value, since no member of `cls` has it."""
     if issubclass(cls, enum.Flag) and isinstance(value, int):
         return super(cls, cls)._missing_(value)
     members = ", ".join(str(each.value) for each in cls)

@@ -592,7 +592,7 @@ class TxRefusedError(PeerError):
 
 
 class TxConflictError(ParameterError):
-    """A transaction conflicts with another one: they have at least one spent coin in common.
+    """A transaction conflicts with another one: they spend at least one coin in common.
 
     A conflict can also be indirect, through an ancestor. As long as the other transaction is unconfirmed, a replacement
     that pays a higher fee may still be confirmed.
