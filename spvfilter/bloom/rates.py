@@ -19,8 +19,8 @@ from spvfilter.kernel import Family
 from spvfilter.primitives import chunks
 
 # Bits of the hash that is reduced modulo m.
-_HASH_BITS = {Family.BIP37: 32, Family.SPARK_V1: 31}
-_DOUBLE_HASHING = (Family.SPARK_V1, Family.SPARK_V2, Family.REDISBLOOM)
+HASH_BITS = {Family.BIP37: 32, Family.SPARK_V1: 31}
+DOUBLE_HASHING = (Family.SPARK_V1, Family.SPARK_V2, Family.REDISBLOOM)
 # Positions count as uniform if the range of a hash spans at least this many multiples of m: the rate is then off by
 # 10^-5.
 _UNIFORM = 256
@@ -53,9 +53,9 @@ def uneven(family: Family, bits: int) -> tuple[int, int, int] | None:
 
     Almost uniform positions count as uniform.
     """
-    if family not in _HASH_BITS or not bits:
+    if family not in HASH_BITS or not bits:
         return None
-    hashes = 1 << _HASH_BITS[family]
+    hashes = 1 << HASH_BITS[family]
     share, first = divmod(hashes, bits)
     return (first, share, hashes) if first and share < _UNIFORM else None
 
@@ -69,7 +69,7 @@ def excess(family: Family, bits: int, hash_funcs: int, fill: float, items: float
     - A key has the same b as one of the n keys in the filter. All its probes but s then hit positions of that key. The
       probability is 4n/m^2, and 2n/m^2 for s = 0.
     """
-    if family not in _DOUBLE_HASHING or not items or fill >= 1:
+    if family not in DOUBLE_HASHING or not items or fill >= 1:
         return 0.0
     if partitioned:  # probes are in planes of their own: only keys with the same a and b overlap
         return items * (hash_funcs / bits) ** 2
@@ -107,7 +107,7 @@ def current(made: BitFilter) -> float:
     else:
         first, share, hashes = found
         rate = ((share * counts[0] + first_bits(made, first)) / hashes) ** made.hash_funcs
-    if made.family not in _DOUBLE_HASHING:
+    if made.family not in DOUBLE_HASHING:
         return rate
     fill = sum(counts) / made.bits
     return min(1.0, rate + excess(made.family, made.bits, made.hash_funcs, fill, made.approx_len, made.partitioned))
@@ -121,7 +121,7 @@ def of_fill(family: Family, bits: int, hash_funcs: int, fill: float, partitioned
 
 def reachable(family: Family, bits: int) -> int:
     """Return the number of bits that the hashes of a family can reach. These are the first bits."""
-    return min(bits, 1 << _HASH_BITS.get(family, 64))
+    return min(bits, 1 << HASH_BITS.get(family, 64))
 
 
 def estimated(made: BitFilter, found: tuple[int, int, int]) -> float:

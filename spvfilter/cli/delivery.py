@@ -10,7 +10,7 @@ from spvfilter.primitives import hash_to_hex
 
 DELIVER_S = 10.0
 """Longest time that a run waits (our choice). Core requests a transaction 2 s after it is announced."""
-_LOOK_S = 0.2  # time between two checks (our choice)
+LOOK_S = 0.2  # time between two checks (our choice)
 _MOST_NAMED = 3
 
 
@@ -27,7 +27,7 @@ async def deliver(client: LightClient, tell: Callable[[str], None], besides: Col
     while unsent := [txid for txid in (await client.status()).unsent if txid not in besides]:
         if loop.time() >= until:
             break
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(LOOK_S)
     if unsent:
         named = ", ".join(map(hash_to_hex, unsent[:_MOST_NAMED])) + (", …" if len(unsent) > _MOST_NAMED else "")
         told = "1 transaction is waiting for a node to request it; the next run announces it again"

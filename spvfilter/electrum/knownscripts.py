@@ -16,7 +16,7 @@ from spvfilter.watch.windows import STEP
 
 FURTHER = 1_000
 """Number of indexes past a keychain's window whose scripts are derived to find an unknown hash (our choice)."""
-_MAX_FURTHER = 100_000
+MAX_FURTHER = 100_000
 """Largest number of scripts that are derived to find one unknown hash: five seconds of work in a thread (our
 choice).
 """
@@ -83,7 +83,7 @@ class KnownScripts:
 
         Each keychain is returned with the first and the last index to derive. The total number of scripts is bounded.
         """
-        found, left = list[tuple[Keychain, int, int]](), _MAX_FURTHER
+        found, left = list[tuple[Keychain, int, int]](), MAX_FURTHER
         for keychain in keychains:
             count = min(FURTHER, keychain.size - keychain.end)
             known = self._further.get(keychain.name)

@@ -59,7 +59,7 @@ from spvfilter.wire.merkle import merkle_branch
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 1.0
+LOOK_S = 1.0
 """Seconds after which the link checks for a new tip even if no wallet event has arrived (our choice)."""
 _MAX_BLOCKS = 4
 """Largest number of blocks that are fetched for sessions at the same time (our choice)."""
@@ -128,7 +128,7 @@ class WalletLink:
         try:
             while not reading.done():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
+                    async with asyncio.timeout(LOOK_S):
                         await self._wake.wait()
                 await self._look()
                 changed = await self._update() if self._wake.is_set() else set()

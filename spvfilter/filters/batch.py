@@ -18,7 +18,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]
 """A pair: the hash of a block (32 bytes, wire order), and the block's basic filter."""
 # most filters and most bytes of one call of the kernel, which takes a few milliseconds (our choice)
-_BATCH, _BATCH_SIZE = 256, 4_000_000
+BATCH, BATCH_SIZE = 256, 4_000_000
 
 
 @public
@@ -74,7 +74,7 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
 
 def read_ahead(jobs: int) -> int:
     """Return the largest number of filters that `match_filters` reads ahead of its next result."""
-    return (jobs + 1) * _BATCH
+    return (jobs + 1) * BATCH
 
 
 def _candidates(outcomes: Generator[tuple[Sequence[bytes], Exception | None]]) -> Generator[bytes]:
@@ -116,7 +116,7 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
             for block_hash, data in filters:
                 batch.filters.append(_checked(block_hash, data))
                 size += len(batch.filters[-1][1])
-                if len(batch.filters) == _BATCH or size >= _BATCH_SIZE:
+                if len(batch.filters) == BATCH or size >= BATCH_SIZE:
                     break
             else:
                 is_more = False

@@ -50,7 +50,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
     """
-    name = _name_of(client.network)
+    name = network_name(client.network)
     try:
         network = getattr(bdk.Network, name)
     except ImportError:
@@ -100,7 +100,7 @@ def _is_unknown(keychain: KeychainStatus) -> bool:
     return keychain.descriptor is None or keychain.descriptor.startswith("sp(")
 
 
-def _name_of(network: Network) -> str:
+def network_name(network: Network) -> str:
     """Return BDK's name of a network. Raises ParameterError if BDK does not know the network."""
     if network.signet_challenge is not None:
         return "SIGNET"

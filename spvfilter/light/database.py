@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 _MAX_TOGETHER = 200
 """Largest number of commits in one SQLite transaction."""
-_INTERVAL_S = 0.05
+INTERVAL_S = 0.05
 """Seconds between the starts of two transactions if no task is waiting for the second."""
-_MAX_GATHERED = 8
+MAX_GATHERED = 8
 """Number of waiting commits that start a transaction before the interval is over.
 
 With twice as many, the engine requests no more headers."""
@@ -65,7 +65,7 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Commit | Read | Emit | End | _Mark] = deque()
         self._busy: futures.Future[object] | None = None
-        self._begun = -_INTERVAL_S  # start of the last transaction, by the loop's clock
+        self._begun = -INTERVAL_S  # start of the last transaction, by the loop's clock
         self._gathered = 0  # commits in the queue
         self._is_awaited = False  # True if a task is waiting for the queue
         self._timer: asyncio.TimerHandle | None = None  # starts the next transaction
@@ -157,10 +157,10 @@ class Database:
     def _is_due(self) -> bool:
         """Return True if the next transaction may start. Otherwise a timer starts it."""
         now = self._loop.time()
-        if self._is_awaited or self._gathered >= _MAX_GATHERED or now >= self._begun + _INTERVAL_S:
+        if self._is_awaited or self._gathered >= MAX_GATHERED or now >= self._begun + INTERVAL_S:
             return True
         if self._timer is None:
-            self._timer = self._loop.call_at(self._begun + _INTERVAL_S, self._rang)
+            self._timer = self._loop.call_at(self._begun + INTERVAL_S, self._rang)
         return False
 
     def _rang(self) -> None:

@@ -84,7 +84,7 @@ from spvfilter.wire.events import Settings
 T = TypeVar("T")
 SPENT_S = 120.0
 """Seconds that a source may take to return a block's spent outputs or its tweaks (our choice)."""
-_PER_TURN = 500
+PER_TURN = 500
 """Number of matches to create in one turn of the event loop, which takes about three milliseconds (our choice)."""
 
 BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
@@ -446,7 +446,7 @@ class Running:
             found: list[MatchFound] = []
             # when entries are removed, the numbers of later entries change: read again
             while ids[-1:] == books.entries.ids[len(ids) - 1 : len(ids)]:
-                part = stored[len(found) : len(found) + _PER_TURN]
+                part = stored[len(found) : len(found) + PER_TURN]
                 found += (MatchFound(books.reports.match_of(each.hit, each), each.completeness) for each in part)
                 if len(found) == len(stored):
                     return Snapshot(found, stored.sequence)

@@ -40,7 +40,7 @@ _HIGH_WATER = 1 << 20  # bytes written but not sent; above this, `drain` waits
 
 # Seconds without a byte from the peer after which it gets a line end (our choice). Servers of other protocols, such as
 # HTTP, read a line before they answer; their answer then names the protocol.
-_PROMPT_S = 3.0
+PROMPT_S = 3.0
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Connection:
 
         async def connected(stream: V2Stream | None) -> Connection:
             nonlocal begun
-            reader, writer = await _connect(address, proxy, limits)
+            reader, writer = await connect(address, proxy, limits)
             begun = clock.monotonic() if begun is None else begun
             try:
                 session = Session(
@@ -179,7 +179,7 @@ class Connection:
     async def _shake_hands(self) -> Ready:
         """Wait until the handshake has ended. Ends the connection if the peer sends no byte in time."""
         loop = asyncio.get_running_loop()
-        timers = loop.call_later(_PROMPT_S, self._prompt), loop.call_later(self._limits.first_byte_s, self._give_up)
+        timers = loop.call_later(PROMPT_S, self._prompt), loop.call_later(self._limits.first_byte_s, self._give_up)
         try:
             while not isinstance(event := await self.receive(), Ready):
                 pass
@@ -304,9 +304,10 @@ class Connection:
         self._writer.transport.abort()
 
 
-async def _connect(
+async def connect(
     address: Address, proxy: Proxy | None, limits: Limits
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to an address, through the proxy if there is one."""
     if proxy is None:
         try:
             async with asyncio.timeout(limits.connect_s):

@@ -22,9 +22,9 @@ from spvfilter.wire.events import Received, Settings
 from spvfilter.wire.messages.inventory import GetData, Inv, InvItem, InvType, NotFound, Tx
 
 _log = logging.getLogger(__name__)
-_WAITING = 4_000_000
+WAITING = 4_000_000
 """Bytes of waiting transactions above which no peer is read until the caller takes some (our choice)."""
-_LOOK_S = 5.0
+LOOK_S = 5.0
 """Seconds between two checks for requests that a peer has not answered (our choice)."""
 _REQUESTED = {InvType.TX: InvType.WITNESS_TX, InvType.WTX: InvType.WTX}
 """For each announced inventory type, the type that requests the transaction with its witness."""
@@ -195,7 +195,7 @@ class RelayedTransactions:
     @property
     def _is_full(self) -> bool:
         """Return True if no peer is read until the caller takes transactions."""
-        return self._waiting >= _WAITING
+        return self._waiting >= WAITING
 
     def _request(self, wanted: dict[int, list[Item]]) -> None:
         for number, items in wanted.items():
@@ -210,7 +210,7 @@ class RelayedTransactions:
     async def _look(self) -> None:
         """Request transactions from the next peer if a peer has not sent them in time."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
             if self._is_full:  # the answers of the peers are not read yet
                 continue
             before = self.unanswered

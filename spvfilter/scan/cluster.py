@@ -88,7 +88,7 @@ class DaskWorkers(Engine):
             return done
         with scheduler_is_there():
             raw = await self._scanned(task)
-        return await to_its_end(_written, task, raw)
+        return await to_its_end(write_part, task, raw)
 
     async def _scanned(self, task: PartTask) -> bytes:
         """Return the bytes of a part's file, scanned by any worker that has the part's blocks."""
@@ -166,7 +166,7 @@ class DaskWorkers(Engine):
         await self._calls.cancel(futures)
 
 
-def _written(task: PartTask, raw: bytes) -> PartSummary:
+def write_part(task: PartTask, raw: bytes) -> PartSummary:
     """Write the file of a part that a worker has returned, and check it."""
     unchecked = task.path.with_name(f".spvfilter-{task.path.name}")  # not the name of a part
     with replacing(unchecked, SHARED) as file:

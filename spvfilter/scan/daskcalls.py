@@ -14,11 +14,11 @@ from spvfilter.errors import ParameterError, SourceError, remedy
 from spvfilter.scan.edition import EDITION, edition, mismatch
 
 # All of these values are our choice.
-_CONNECT_S = 30  # Seconds within which the scheduler must answer.
+CONNECT_S = 30  # Seconds within which the scheduler must answer.
 _CLOSE_S = 5  # Seconds that closing the client may take.
 _NO_SCHEDULER = "not the address of a Dask scheduler: expected tcp://HOST:PORT"  # The address may have a password.
-_WORKERS_S = 30  # Seconds to wait for the first worker.
-_LOOK_S = 0.5  # Seconds between two checks of which workers are connected.
+WORKERS_S = 30  # Seconds to wait for the first worker.
+LOOK_S = 0.5  # Seconds between two checks of which workers are connected.
 _RETRIES = 2  # Number of times that the scheduler retries a failed call.
 ATTEMPTS = 8  # Times that a call is submitted if its workers die. Dask gives up a submission after four deaths.
 
@@ -66,7 +66,7 @@ class Calls:
                 why = error
             if self.is_gone:
                 raise scheduler_is_gone(why) from why
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
         raise SourceError(f"the watch list could not be sent to the workers in {ATTEMPTS} attempts: {why}")
 
     async def once(
@@ -120,7 +120,7 @@ class Calls:
             return await self._value(future)
         waiting = asyncio.ensure_future(self._value(future))
         try:
-            while not (await asyncio.wait([waiting], timeout=_LOOK_S))[0]:
+            while not (await asyncio.wait([waiting], timeout=LOOK_S))[0]:
                 if not await are_there():
                     await self.call(self.client.cancel, [future], force=True)
                     raise LostError(None)
@@ -161,7 +161,7 @@ class Calls:
     async def check_workers(self) -> None:
         """Raise SourceError unless there is at least one worker, and all workers run this edition of spvfilter."""
         try:
-            await self.call(self.client.wait_for_workers, 1, timeout=_WORKERS_S)
+            await self.call(self.client.wait_for_workers, 1, timeout=WORKERS_S)
         except TimeoutError:
             raise SourceError(
                 f"the cluster has no workers: start `dask worker {self._address()}` on a machine that has the files"
@@ -235,7 +235,7 @@ async def connected(address: str) -> AsyncIterator[Any]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors already report lost connections
     _check_address(address)
     client: Any = distributed.Client(  # type: ignore[no-untyped-call]
-        address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False
+        address, asynchronous=True, timeout=CONNECT_S, set_as_default=False
     )
     try:
         await client

@@ -199,7 +199,7 @@ class ExportRun:
         parts = [*written[:settled], *map(self._placed, tasks, summaries)]
         files = {table: [part.tables[table] for part in parts] for table, _ in self._columns.tables}
         for name, staged in states.items():
-            files[name] = [_placed(staged, state_path(self._directory.absolute(), name, self._height))]
+            files[name] = [place(staged, state_path(self._directory.absolute(), name, self._height))]
         # first, so that the manifest never names a part without tables
         lasts = [block for part in parts for block in part.lasts]
         self._run.record(manifest, [part.task for part in parts], lasts, settled)
@@ -214,7 +214,7 @@ class ExportRun:
 
     def _placed(self, task: ExportTask, summary: PartSummary) -> WrittenPart:
         """Move the new tables of a part to their places, and return the part."""
-        tables = {table: _placed(task.staged_path(table), task.table_path(table)) for table, _ in self._columns.tables}
+        tables = {table: place(task.staged_path(table), task.table_path(table)) for table, _ in self._columns.tables}
         return WrittenPart(task, summary, tables, [block.hex() for block in task.part.last_hashes()])
 
     def _remove_others(self, kept: set[Path], later: Sequence[str]) -> None:
@@ -243,7 +243,7 @@ def _remove_replaced(before: Iterable[WrittenPart], after: Iterable[WrittenPart]
                 path.parent.rmdir()
 
 
-def _placed(staged: Path, path: Path) -> Path:
+def place(staged: Path, path: Path) -> Path:
     """Move a new file to `path`, and return `path`. If there is no new file, an earlier run's file stays there."""
     if staged.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
 from spvfilter.scan.parquetrows import opened_writer
 
-_ROWS = 131_072  # Number of rows in a row group (our choice): DuckDB reads row groups of this size in parallel.
+ROWS = 131_072  # Number of rows in a row group (our choice): DuckDB reads row groups of this size in parallel.
 _BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends early (our choice).
 _MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
 _HEIGHTS = ("blocks.number", "transactions.block_number", "inputs.block_number", "outputs.block_number")
@@ -149,7 +149,7 @@ class TableWriter:
         self._waiting.append(self._pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._rows += self._waiting[-1].num_rows
         self._bytes += self._waiting[-1].nbytes
-        if self._rows >= _ROWS or self._bytes >= _BYTES:
+        if self._rows >= ROWS or self._bytes >= _BYTES:
             self._flush()
 
     def _flush(self, *, is_last: bool = False) -> None:

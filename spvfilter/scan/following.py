@@ -18,7 +18,7 @@ from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.match import Match
 
 # All of these values are our choice.
-_MOST_KEPT = 100_000  # Most blocks that a reorganization may disconnect.
+MOST_KEPT = 100_000  # Most blocks that a reorganization may disconnect.
 _MOST_CONNECTED = 1_000  # Number of blocks at the end of the first scan that are reported as Connected.
 _POLL_S = 10.0  # Seconds between checks of the chain.
 _LEAST_PAUSE_S = 0.1  # Least number of seconds between two checks, however often notifications arrive.
@@ -83,9 +83,9 @@ class _Kept:
     def add(self, digest: bytes) -> None:
         """Add the hash of the next block."""
         self._hashes += digest
-        if len(self._hashes) > 2 * _MOST_KEPT * HASH_SIZE:
-            del self._hashes[: _MOST_KEPT * HASH_SIZE]
-            self._first += _MOST_KEPT
+        if len(self._hashes) > 2 * MOST_KEPT * HASH_SIZE:
+            del self._hashes[: MOST_KEPT * HASH_SIZE]
+            self._first += MOST_KEPT
 
     def cut(self, last: int) -> None:
         """Remove the blocks above a height."""

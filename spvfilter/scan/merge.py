@@ -41,7 +41,7 @@ UTC = {"time": "time_utc", "first_seen": "first_seen_utc"}
 """Columns of Unix times, and the CSV columns that contain the same times as text, which a spreadsheet reads as
 dates.
 """
-_PIECE = 1 << 20  # Bytes of packed hits that a thread renders at a time (our choice). The last block may exceed it.
+PIECE = 1 << 20  # Bytes of packed hits that a thread renders at a time (our choice). The last block may exceed it.
 
 Parts = Iterable[PartFile]
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def _pieces(blocks: Iterable[BlockHits]) -> Iterator[list[BlockHits]]:
     for block in blocks:
         piece.append(block)
         size += len(block.packed)
-        if size >= _PIECE:
+        if size >= PIECE:
             yield piece
             piece, size = [], 0
     yield piece

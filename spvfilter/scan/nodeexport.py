@@ -38,8 +38,8 @@ from spvfilter.scan.spool import BlockSpool
 from spvfilter.scan.threadwork import to_its_end
 
 _FOLDER = f"{TEMPORARY}blocks"  # Name of the spool's folder in the directory of the export.
-_REORGANIZED = 100  # Number of blocks below the tip that stay in the spool, each in its own file (our choice).
-_FILE_SIZE, _FILE_BLOCKS = 16_000_000, 4_096  # Bytes and blocks per file below those (our choice).
+REORGANIZED = 100  # Number of blocks below the tip that stay in the spool, each in its own file (our choice).
+FILE_SIZE, _FILE_BLOCKS = 16_000_000, 4_096  # Bytes and blocks per file below those (our choice).
 _ROUND_SIZE = 2_000_000_000  # Bytes of blocks and undo records to fetch between two exports (our choice).
 _ELSEWHERE = "export into another directory"
 _MOST_CHANGES = 5  # Attempts to find the place in a chain that keeps changing (our choice).
@@ -282,8 +282,8 @@ class NodeExport:
             size, total, height = size + more, total + more, height + 1
             self.report.bytes_done += len(block.raw)
             is_end = height > listing.last or total >= self._round_size
-            is_alone = height > listing.last - _REORGANIZED
-            if is_end or is_alone or size >= _FILE_SIZE or len(waiting) >= _FILE_BLOCKS:
+            is_alone = height > listing.last - REORGANIZED
+            if is_end or is_alone or size >= FILE_SIZE or len(waiting) >= _FILE_BLOCKS:
                 await to_its_end(spool.add, begun, waiting)
                 begun, size, waiting = height, 0, []
             if is_end:
@@ -332,7 +332,7 @@ class NodeExport:
         for part, each in zip(plan.parts[settled:], export.written[settled:], strict=True):
             self._finish(PartRows(each.task.path.name, part.rows, part.previous))
         # The parts with the last blocks stay. The last part is not finished: its rows are written again.
-        if starts := [part.first for part in finished[settled:] if part.first <= spool.last - _REORGANIZED]:
+        if starts := [part.first for part in finished[settled:] if part.first <= spool.last - REORGANIZED]:
             await to_its_end(spool.keep_from, starts[-1])
         return files
 

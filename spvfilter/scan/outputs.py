@@ -67,7 +67,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
         jobs = 1 if BACKEND == "pure" or engine is None else min(engine.width, os.cpu_count() or 1)
-        return await stoppable(_merged, scan, parts, chosen, jobs)
+        return await stoppable(merged_parts, scan, parts, chosen, jobs)
 
 
 @public
@@ -99,7 +99,7 @@ def publish(matches: Path, url: str) -> list[str]:
     return list(map(str, files))
 
 
-def _merged(
+def merged_parts(
     is_stopped: Callable[[], bool], scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int
 ) -> Path:
     """Write the results in this format, and in the formats of earlier runs, so that all of them show the same chain.

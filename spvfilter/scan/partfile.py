@@ -45,7 +45,7 @@ _UNKNOWN = -1  # Stored instead of an unknown height.
 _TAIL = HASH_SIZE + len(_END)  # Bytes after the summary.
 
 # Most bytes of packed hits in one block. An input takes at least 41 bytes, and its hit contains the spent script.
-_MAX_HITS = MAX_BLOCK_SIZE // 41 * (101 + MAX_SCRIPT_SIZE)
+MAX_HITS = MAX_BLOCK_SIZE // 41 * (101 + MAX_SCRIPT_SIZE)
 
 _MAX_SUMMARY = 1 << 28  # Largest summary in bytes (our choice).
 _LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL  # Size of the shortest file in bytes.
@@ -225,7 +225,7 @@ class PartFile:
                 raise self._damaged()
             while (tag := take(1)) == b"B":
                 block_hash, height, time, size = _BLOCK.unpack(take(_BLOCK.size))
-                if size > _MAX_HITS:
+                if size > MAX_HITS:
                     raise self._damaged()
                 yield BlockHits(block_hash, None if height == _UNKNOWN else height, time, take(size))
             if tag != b"E":

@@ -108,7 +108,7 @@ class Scan(Generic[T]):
         self._gone: list[tuple[Problem, PendingBlock]] = []  # blocks whose files have disappeared
         self._growth = growth
         self._silent = silent
-        self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
+        self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self.work, self.merge)
         self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None if unknown
         self._patterns: frozenset[int] = frozenset()  # entries whose outputs are not learned
         self._is_done = False  # True if all blocks have been scanned, so that the threads are idle
@@ -170,7 +170,7 @@ class Scan(Generic[T]):
         finally:
             self._threads.finish()
 
-    def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
+    def work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. This changes only the batch.
 
         Raises SourceError if the file of a compiled watch list was changed in place.
@@ -287,7 +287,7 @@ class Scan(Generic[T]):
             result.judged = silent.block(raw, None)
         return hits
 
-    def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
+    def merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
         """Add the spends of outpoints that were learned after the scan of the batch began, then learn its outputs.
 
         Returns the items of the batch. Raises the error that ends the scan.
@@ -409,7 +409,7 @@ class Scan(Generic[T]):
         if not hits:
             return 0
         learned = self._watch.table.learn_packed(hits)
-        if learned:  # the watch list learns first: see _work
+        if learned:  # the watch list learns first: see work
             self._taught.next = Taught(hits)
             self._taught = self._taught.next
         if self._watch.keychains:

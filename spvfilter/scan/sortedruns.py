@@ -17,8 +17,8 @@ from spvfilter.files import SHARED, replacing
 from spvfilter.scan.exporttables import pyarrow
 
 WAITING_BYTES = 1 << 25  # Bytes of rows that are sorted in memory at a time (our choice).
-_FAN = 32  # Number of runs that are merged at a time (our choice).
-_BATCH_ROWS, _BATCH_BYTES = 16_384, 1 << 21  # Largest batch in a run, except for one long row (our choice).
+FAN = 32  # Number of runs that are merged at a time (our choice).
+BATCH_ROWS, BATCH_BYTES = 16_384, 1 << 21  # Largest batch in a run, except for one long row (our choice).
 _MAGIC = b"ARROW1"  # The first and the last bytes of a run.
 
 
@@ -82,7 +82,7 @@ def _written(path: Path, form: RunForm) -> Iterator[Callable[[Any], None]]:
     with replacing(path, SHARED) as file, pyarrow().ipc.new_file(file, form.schema) as writer:
 
         def write(table: Any) -> None:
-            for batch in table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
+            for batch in table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
                 for piece in _cut(batch):
                     writer.write_batch(piece)
 
@@ -90,11 +90,11 @@ def _written(path: Path, form: RunForm) -> Iterator[Callable[[Any], None]]:
 
 
 def _cut(batch: Any) -> Iterator[Any]:
-    """Yield a batch in pieces of at most _BATCH_BYTES or one row."""
+    """Yield a batch in pieces of at most BATCH_BYTES or one row."""
     pieces = [batch]
     while pieces:
         piece = pieces.pop()
-        if piece.num_rows > 1 and piece.get_total_buffer_size() and piece.nbytes > _BATCH_BYTES:
+        if piece.num_rows > 1 and piece.get_total_buffer_size() and piece.nbytes > BATCH_BYTES:
             half = piece.num_rows // 2
             pieces += [piece.slice(half), piece.slice(0, half)]
         else:
@@ -188,13 +188,13 @@ def merged(paths: Sequence[Path], temporary: Callable[[], Path], form: RunForm) 
     made: list[Path] = []
     try:
         current = list(paths)
-        while len(current) > _FAN:
+        while len(current) > FAN:
             following: list[Path] = []
-            for start in range(0, len(current), _FAN):
+            for start in range(0, len(current), FAN):
                 made.append(temporary())
                 following.append(made[-1])
-                merge_runs(current[start : start + _FAN], made[-1], form)
-                delete(path for path in current[start : start + _FAN] if path in made)
+                merge_runs(current[start : start + FAN], made[-1], form)
+                delete(path for path in current[start : start + FAN] if path in made)
             current = following
         yield from _merged(current, form)
     finally:

@@ -31,7 +31,7 @@ from spvfilter.scan.undomode import UndoMode
 
 PREFIX_SIZE = 256  # Number of bytes at the start of a block that contain its header and the height in its coinbase.
 _LINKAGE = struct.Struct("<4x32s32xII")  # Fields of a header: previous hash, time, bits.
-_SPOOL_IN_MEMORY = 4 << 20  # Bytes that a spool keeps in memory before it uses a file (our choice).
+SPOOL_IN_MEMORY = 4 << 20  # Bytes that a spool keeps in memory before it uses a file (our choice).
 
 
 @public
@@ -319,7 +319,7 @@ class Spool(Readable):
     """A source of a stream's blocks. It keeps them in a temporary file in case they must be read again."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(_SPOOL_IN_MEMORY)  # noqa: SIM115  `close` closes it
+        self._file = tempfile.SpooledTemporaryFile(SPOOL_IN_MEMORY)  # noqa: SIM115  `close` closes it
         self._lock = threading.Lock()
         self.size: int = 0  # offset of the next block, in bytes
 

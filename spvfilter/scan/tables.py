@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PIECE = 1 << 23  # Bytes of CSV to parse at a time (our choice). The last line may exceed it.
-_MOST = 1 << 26  # Most bytes of packed hits in a row group, unless it has only one block (our choice).
+MOST = 1 << 26  # Most bytes of packed hits in a row group, unless it has only one block (our choice).
 _LONGEST = 1 << 25  # Longest line in bytes: no line is longer, even with a script of 4 MB in hex.
 OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")  # Names of a file of matches, best format first.
 
@@ -131,7 +131,7 @@ def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
     waiting: list[BlockHits] = []
     start = rows = size = 0
     for block in blocks:
-        if waiting and size + len(block.packed) > _MOST:
+        if waiting and size + len(block.packed) > MOST:
             yield RowGroup(waiting, start, rows)
             waiting, start, rows, size = [], 0, 0, 0
         found = count_hits(block.packed)

@@ -36,7 +36,7 @@ _OBJECTS = 150
 """Bytes of memory that a remembered transaction takes in addition to its own (measured with CPython 3.11)."""
 _PER_INPUT = 160
 """Bytes of memory for each outpoint of a remembered transaction, including its entry in the index (measured)."""
-_STEP = 1_000
+STEP = 1_000
 """Number of outpoints that are indexed at a time (our choice: about 0.3 ms)."""
 
 
@@ -122,9 +122,9 @@ class _Remembered:
                 spenders[outpoint] = [others, tx]
         if self._leaving:
             oldest, left = self._leaving[0]
-            some = list(islice(left, _STEP))
+            some = list(islice(left, STEP))
             self._remove(oldest, some)
-            if len(some) < _STEP:
+            if len(some) < STEP:
                 self._leaving.popleft()
 
     def keep(self, tx: _Tx) -> None:
@@ -137,7 +137,7 @@ class _Remembered:
         while self._left < 0:
             oldest = self._txs.popleft()
             self._left += _size(oldest)
-            if len(oldest[2]) <= _STEP:
+            if len(oldest[2]) <= STEP:
                 self._remove(oldest, oldest[2])
             else:
                 self._leaving.append((oldest, iter(oldest[2])))
@@ -217,7 +217,7 @@ class TxStream:
                 except FormatError as error:
                     yield TxMatches(number, raw, [], error.with_traceback(None))
                     continue
-                if len(tx[2]) <= _STEP:
+                if len(tx[2]) <= STEP:
                     self._remembered.index(tx, tx[2])
                 else:
                     await self._index_large(tx)
@@ -289,8 +289,8 @@ class TxStream:
 
     async def _index_large(self, tx: _Tx) -> None:
         """Add the many outpoints of a large transaction to the index. Other tasks of the event loop run in between."""
-        for start in range(0, len(tx[2]), _STEP):
-            self._remembered.index(tx, tx[2][start : start + _STEP])
+        for start in range(0, len(tx[2]), STEP):
+            self._remembered.index(tx, tx[2][start : start + STEP])
             await self._let_others_run()
 
     async def _count_work(self, work: int) -> None:

@@ -11,7 +11,7 @@ from spvfilter.scan.daskcalls import Calls
 from spvfilter.scan.workertask import SeenFile, files_here
 
 _LOOK_S = 0.5  # Seconds between two checks of which workers are connected (our choice).
-_RETURN_S = 10  # Seconds to wait for a machine that has no worker at the moment (our choice).
+RETURN_S = 10  # Seconds to wait for a machine that has no worker at the moment (our choice).
 
 Sight = tuple[SeenFile, ...]  # all files that one worker sees
 
@@ -93,7 +93,7 @@ class WorkerPool:
 
     async def _chosen(self, machines: Sequence[int]) -> tuple[int, list[str]]:
         """Return the least busy of these machines, and its workers. Raises AwayError."""
-        until = time.monotonic() + _RETURN_S
+        until = time.monotonic() + RETURN_S
         while True:
             there = {machine: workers for machine in machines if (workers := await self.workers(machine))}
             if there:

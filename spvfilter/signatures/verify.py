@@ -131,7 +131,7 @@ def _template(script: bytes) -> _Template | None:
     """Return what a pk(), pkh() or multi() script needs, or None for any other script."""
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return _Template(1, key_hash=script[3:23])
-    operations = _operations(script)
+    operations = operations_of(script)
     match operations:
         case [(_, bytes(key)), (0xAC, None)] if len(key) in (33, 65):
             return _Template(1, (key,))
@@ -143,7 +143,7 @@ def _template(script: bytes) -> _Template | None:
     return None
 
 
-def _operations(script: bytes) -> list[tuple[int, bytes | None]] | None:
+def operations_of(script: bytes) -> list[tuple[int, bytes | None]] | None:
     """Return the opcode of each operation, and the data that it pushes or None.
 
     Returns None instead of a list if the last push is malformed.
@@ -466,7 +466,7 @@ class _Inputs:
 
 def _evaluated(script_sig: bytes) -> tuple[list[bytes], bool]:
     """Return the items that a scriptSig pushes, and whether it does nothing else."""
-    operations = _operations(script_sig)
+    operations = operations_of(script_sig)
     if operations is None or len(script_sig) > MAX_SCRIPT_SIZE:
         raise _Wrong("its scriptSig is malformed" if operations is None else "its scriptSig is too long")
     items: list[bytes] = []

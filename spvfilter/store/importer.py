@@ -18,8 +18,8 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
 
-_BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes per transaction
-_NAMED = 20  # limit on stale blocks whose hashes are listed
+BATCH, BATCH_SIZE = 1_000, 16_000_000  # filters and bytes per transaction
+NAMED = 20  # limit on stale blocks whose hashes are listed
 
 
 @public
@@ -103,7 +103,7 @@ class FilterImport:
         self._check(block, data, this_hash, previous, below, header)
         if known is None and at is not None and at <= self._chain.height:
             self.counts.stale += 1
-            if len(self.counts.stale_blocks) < _NAMED:
+            if len(self.counts.stale_blocks) < NAMED:
                 self.counts.stale_blocks.append(block)
             return
         self.counts.waiting += known is None or known > self._store.compact_filters.height
@@ -112,7 +112,7 @@ class FilterImport:
             return
         self._batch[this_hash] = data
         self._size += len(data)
-        if len(self._batch) == _BATCH or self._size >= _BATCH_SIZE:
+        if len(self._batch) == BATCH or self._size >= BATCH_SIZE:
             self.flush()
 
     def _check(

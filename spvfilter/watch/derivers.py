@@ -28,7 +28,7 @@ MIN_KEYS = 50_000
 """Smallest number of keys for which derivers are started (our choice). One core derives that many in about a second."""
 MAX_DERIVERS = 8
 """Largest number of derivers that run at the same time (our choice)."""
-_PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
+PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
 
 Window = list[tuple[bytes, ...]]
 """The scripts of consecutive indexes."""
@@ -64,7 +64,7 @@ def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
         if indexes and isinstance(source, (Descriptor, LazyDescriptor)):
             spans.append(_Span(keychain.name, source.text, source.network.name, indexes.start, indexes.stop))
             keys += keychain.keys * len(indexes)
-    if keys < MIN_KEYS or (number := _cores()) < 2 or not _is_python():
+    if keys < MIN_KEYS or (number := usable_cores()) < 2 or not _is_python():
         return {}
     try:
         return _joined(_run(list(_shares(spans, min(number, MAX_DERIVERS)))))
@@ -74,7 +74,7 @@ def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
         return {}
 
 
-def _cores() -> int:
+def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)  # Linux
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
@@ -109,7 +109,7 @@ def _run(shares: Sequence[Sequence[_Span]]) -> Iterator[tuple[_Span, Window]]:
     Raises OSError, ValueError, LookupError or TypeError if a process fails.
     """
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109
-    command = [sys.executable, "-P", "-c", _PROGRAM]
+    command = [sys.executable, "-P", "-c", PROGRAM]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for share in shares:

@@ -63,7 +63,7 @@ _ACCOUNT = "account:"
 _LABEL_DIGITS = 10  # of the largest number of a label
 _SP_LABEL, _SP_LABELS, _SP_OUTPUT = "sp-label:", "sp-labels:", "sp-output:"
 """How the lines after an sp() descriptor start."""
-_CHUNK = 1 << 22
+CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
 """Number of invalid lines after which reading a file stops (our choice)."""
@@ -71,7 +71,7 @@ MAX_UNPACKED = 1_000_000_000
 """Largest size of a compressed watch list after decompression, in bytes (our choice): 20 million addresses."""
 _BLANK = re.compile(rb"[ \t\r\f\v\n]*\n")
 _ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
-_MAX_LINE = 8_100_000
+MAX_LINE = 8_100_000
 """Largest length of a line in bytes: enough for a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
 
 
@@ -185,7 +185,7 @@ def read_into(
 
 def _read_plain(watch: LineSink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
     """Do the work of `read_into` for a file that has been decompressed."""
-    start = file.read(_CHUNK)
+    start = file.read(CHUNK)
     if start.startswith(compiled.MAGIC):
         raise WatchFileError(
             name, ((0, "a compiled watch list is mapped into memory: give the path of a regular file"),)
@@ -249,8 +249,8 @@ class _Reading:
     def take(self, number: int, line: bytes) -> None:
         """Read one line. `number` is its number, from 1."""
         try:
-            if len(line) > _MAX_LINE:
-                raise ParameterError(f"the line is longer than {_MAX_LINE:,} bytes")
+            if len(line) > MAX_LINE:
+                raise ParameterError(f"the line is longer than {MAX_LINE:,} bytes")
             text = _text(line, number)
             if not text:
                 return
@@ -359,8 +359,8 @@ def _foreign(first: str) -> str:
 def _other_lines(watch: LineSink, file: BinaryIO, start: bytes) -> Iterator[tuple[int, bytes]]:
     """Add the addresses that the kernel's fast path can read, and yield all other lines, numbered from 1.
 
-    `start` contains the bytes that have already been read. A line of more than _MAX_LINE bytes may be cut, but its
-    first _MAX_LINE + 1 bytes are always yielded.
+    `start` contains the bytes that have already been read. A line of more than MAX_LINE bytes may be cut, but its
+    first MAX_LINE + 1 bytes are always yielded.
     """
     chunk, at, number = start, 0, 1
     is_fast = True
@@ -379,9 +379,9 @@ def _other_lines(watch: LineSink, file: BinaryIO, start: bytes) -> Iterator[tupl
             continue
         end = chunk.find(b"\n", at) + 1
         if not end:
-            more = file.read(_CHUNK)
+            more = file.read(CHUNK)
             if more:
-                chunk, at = chunk[at : at + _MAX_LINE + 1] + more, 0
+                chunk, at = chunk[at : at + MAX_LINE + 1] + more, 0
                 continue
             if at < len(chunk):
                 yield number, chunk[at:]

@@ -29,7 +29,7 @@ from spvfilter.watch.keychain import (
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 65_000
 """Largest number of keychains of a watch list (our choice)."""
-_MAX_AHEAD = 10_000
+MAX_AHEAD = 10_000
 """Largest number of indexes that a client adds to its windows in one step of about ten milliseconds (our choice)."""
 STEP = 2_000
 """Scripts or indexes processed in one step of about two milliseconds (our choice)."""
@@ -378,7 +378,7 @@ class Windows:
         first, last = keychain.index_to_reveal, min(keychain.size, MAX_REVEALED)
         if first is None:
             raise ParameterError(f"every address of keychain {keychain.name[:80]!r} has been revealed or used")
-        for index in range(first, min(first + _MAX_AHEAD, last)):
+        for index in range(first, min(first + MAX_AHEAD, last)):
             scripts = keychain.scripts(index)
             if not any(self._is_revealed(script) for script in scripts):
                 break
@@ -544,7 +544,7 @@ class Windows:
         Raises:
             KeychainError: Scripts cannot be derived.
         """
-        left, wanted = _MAX_AHEAD, list[tuple[Keychain, range]]()
+        left, wanted = MAX_AHEAD, list[tuple[Keychain, range]]()
         for number in sorted(self._names[name] for name in self._due):
             each = self._chains[number - 1]
             wanted.append((each, each.missing(_margin(each, margin), left if each.end < each.required else 0)))

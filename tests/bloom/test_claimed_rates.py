@@ -63,8 +63,8 @@ def test_bits_count_by_their_probability_if_hashes_are_few(
     monkeypatch: pytest.MonkeyPatch, family: Family, bits: int
 ) -> None:
     """As with hashes of 12 bits: a model of 2^32 that fits into a test."""
-    monkeypatch.setattr(rates, "_HASH_BITS", {family: 12})
-    monkeypatch.setattr(rates, "_DOUBLE_HASHING", ())
+    monkeypatch.setattr(rates, "HASH_BITS", {family: 12})
+    monkeypatch.setattr(rates, "DOUBLE_HASHING", ())
     hashing: HashFamily = Bip37Hash() if family == Family.BIP37 else SparkHash(1)
     rng = np.random.default_rng(7)
     items, functions = 300, 4

@@ -34,7 +34,7 @@ def one_by_one(tip: Tip, headers: bytes, names: bytes, now: int) -> Outcome:
     for index, raw in enumerate(split(headers)):
         before = tip.copy()
         try:
-            tip._advance_one(raw, names[32 * index : 32 * index + 32], now, index)
+            tip.advance(raw, names[32 * index : 32 * index + 32], now, index=index)
         except HeaderError as error:
             return before, repr(error), error.index
     return tip, "", -1

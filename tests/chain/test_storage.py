@@ -11,13 +11,22 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.chain import HeaderChain, packed as packed_module, total_work
+from spvfilter.chain import HeaderChain, total_work
 from spvfilter.chain.forks import Fork, Forks
 from spvfilter.chain.packed import PackedHeaders
 from spvfilter.errors import FormatError, UnconnectedHeadersError
 from spvfilter.network import REGTEST
 from support.blocks.build import EASY_BITS, sha256d
-from support.blocks.headerchains import NOW, forks_of, regular, split, tip_hash
+from support.blocks.headerchains import (
+    NOW,
+    forks_of,
+    indexes_of,
+    regular,
+    shared_parts,
+    shared_segments,
+    split,
+    tip_hash,
+)
 
 
 def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
@@ -77,8 +86,8 @@ def test_a_packed_chain_equals_its_list_of_headers(steps: list[tuple[int, int]],
         works = list(accumulate(map(work_of, bits)))  # work of each header and of all headers below it
         assert (chain.height, chain.tip_hash) == (49 + len(hashes), hashes[-1])
         assert chain.work == works[-1]
-        assert sum(map(len, chain._indexes)) == 6 * len(hashes)
-        assert len(chain._indexes) <= len(hashes) // 32_768 + 17
+        assert sum(map(len, indexes_of(chain))) == 6 * len(hashes)
+        assert len(indexes_of(chain)) <= len(hashes) // 32_768 + 17
         for at in {0, len(hashes) - 1, *(rng.randrange(len(hashes)) for _ in range(20))}:
             assert chain.work_at(50 + at) == works[at]
             assert chain.hash_at(50 + at) == hashes[at]
@@ -91,17 +100,17 @@ def test_chains_share_old_headers_until_the_last_is_gone() -> None:
     chains = [packed(hashes), packed(hashes, 7)]
     chains.append(packed(hashes[:39_000]))  # it is behind
     chains[0].cut(39_500)
-    first, second, third = ([id(each) for each in chain._segments] for chain in chains)
+    (first, large), (second, _), (third, third_large) = map(shared_parts, chains)
     assert len(first) == 39_501 // 2_048
-    assert [*map(id, chains[0]._large)] == [*map(id, chains[2]._large)]
+    assert large == third_large
     assert second == first
     assert third == first[: 39_000 // 2_048]
     assert [chain.height_of(hashes[38_000]) for chain in chains] == [38_000, 38_007, 38_000]
-    keys = [key for key, each in packed_module._SEGMENTS.items() if id(each) in first]
+    keys = [key for key, each in shared_segments().items() if each in first]
     assert len(keys) == len(first)
     del chains
     gc.collect()
-    assert not any(key in packed_module._SEGMENTS for key in keys)
+    assert not shared_segments().keys() & {*keys}
 
 
 def test_headers_with_the_same_made_up_hash_are_not_shared() -> None:

@@ -24,7 +24,17 @@ from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import Header
 from spvfilter.protocol import MAX_HEADERS
 from support.blocks.build import sha256d
-from support.blocks.headerchains import NOW, headers_after, mine, regular, tip_hash, unproven
+from support.blocks.headerchains import (
+    NOW,
+    commitment_offset,
+    commitments_of,
+    headers_after,
+    mine,
+    regular,
+    tip_hash,
+    unproven,
+    waiting_headers,
+)
 
 SALT = bytes(range(16))
 
@@ -234,15 +244,14 @@ def test_commitments_cannot_be_predicted_without_the_salt(long_chain: HeaderChai
     seen: dict[int, HeaderSync] = {}
     for number in range(10_000):
         sync = HeaderSync(HeaderChain(demanding(14_500)), sha256d(number.to_bytes(4, "little")))
-        twin = seen.setdefault(sync._offset, sync)
+        twin = seen.setdefault(commitment_offset(sync), sync)
         if twin is not sync:
             break
     committed = []
     for each in (sync, twin):
         for at in range(1, 14_000, 2_000):
             each.receive(long_chain.headers(at, 2_000), NOW)
-        assert each._passes is not None
-        committed.append(bytes(each._passes.commitments))
+        committed.append(commitments_of(each))
     assert len(committed[0]) == len(committed[1]) >= 23
     assert committed[0] != committed[1]
 
@@ -448,6 +457,6 @@ def test_headers_stored_by_another_sync_are_not_kept(
     first.receive(headers_after(long_chain, first.locator()), NOW)
     assert chain.height == 2 * MAX_HEADERS
     for step in talk(second, long_chain):
-        assert second._passes is None or len(second._passes.headers) <= (LOOKAHEAD + MAX_HEADERS) * 80
+        assert len(waiting_headers(second)) <= (LOOKAHEAD + MAX_HEADERS) * 80
         assert not step.update.old_headers
     assert chain.tip_hash == long_chain.tip_hash

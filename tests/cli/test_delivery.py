@@ -34,7 +34,7 @@ async def told(client: Client, *besides: bytes) -> list[str]:
 
 
 async def test_it_looks_until_all_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_LOOK_S", 0)
+    monkeypatch.setattr(delivery, "LOOK_S", 0)
     client = Client(FIRST, SECOND)
     assert await told(client) == []
     assert client.looks == 3

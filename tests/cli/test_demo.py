@@ -149,12 +149,12 @@ def test_node_receives_the_shown_filter(shown: str) -> None:
     lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
 
     async def told(folder: Path) -> bytes:
-        chain, watch = DemoChain(COINBASE_MATURITY), command._wallet()
+        chain, watch = DemoChain(COINBASE_MATURITY), command.demo_wallet()
         async with DemoNode(chain.blocks, chain.time) as node:
-            store = command._prepared(folder / "wallet.db", watch)
+            store = command.prepared_store(folder / "wallet.db", watch)
             clock = Clock(wall=chain.time)
             async with LightClient(
-                watch, peers=[node.place], store=store, mode="bip37", fp_rate=command._FP_RATE, clock=clock
+                watch, peers=[node.place], store=store, mode="bip37", fp_rate=command.FP_RATE, clock=clock
             ) as client:
                 async for event in client.events():
                     if isinstance(event, Synced):

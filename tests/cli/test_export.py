@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spvfilter.address import script_to_address
-from spvfilter.cli.parts.exports import _chosen
+from spvfilter.cli.parts.exports import chosen_columns
 from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
@@ -245,8 +245,8 @@ def test_nothing_to_export_is_an_error(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_plus_adds_columns_to_the_default_ones() -> None:
-    assert _chosen([]) is None
-    assert _chosen(["inputs", "outputs:+address,script_hex"]) == {
+    assert chosen_columns([]) is None
+    assert chosen_columns(["inputs", "outputs:+address,script_hex"]) == {
         "inputs": list(DEFAULT_COLUMNS["inputs"]),
         "outputs": [*DEFAULT_COLUMNS["outputs"], "address", "script_hex"],
     }

@@ -145,7 +145,7 @@ def test_csv_has_the_columns_of_json(run: Any) -> None:
 
 
 def test_the_first_arrival_of_a_transaction_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_MOST_ARRIVALS", 2)
+    monkeypatch.setattr(sources, "MOST_ARRIVALS", 2)
     clock = iter([10.9, 11.0, 12.0, 13.0])
     arrivals = sources.Arrivals(lambda: next(clock))
     for raw in (SPEND, OTHER, SPEND):
@@ -470,14 +470,14 @@ async def test_error_of_one_source_ends_all() -> None:
 
     seen = set()
     with pytest.raises(OSError, match="the disk"):
-        async for raw in sources._merged([endless(), failing()]):  # type: ignore[list-item]
+        async for raw in sources.merged([endless(), failing()]):  # type: ignore[list-item]
             seen.add(raw)
     assert seen >= {b"1"}
     assert len(asyncio.all_tasks()) == 1
 
 
 def test_messages_of_a_peer_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
-    with sources._handled("spvfilter.p2p.relayed", sources._Messages()):
+    with sources.handled_by("spvfilter.p2p.relayed", sources.UnrepeatedMessages()):
         log = logging.getLogger("spvfilter.p2p.relayed")
         for pause in (1, 2, 4):
             log.info("%s: %s; reconnecting in %g s", "a:1", "refused", pause)

@@ -62,7 +62,7 @@ def test_removal_between_two_steps_hides_no_script() -> None:
 
 
 def test_derivations_for_one_hash_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knownscripts, "_MAX_FURTHER", 2_500)
+    monkeypatch.setattr(knownscripts, "MAX_FURTHER", 2_500)
     watch, scripts = watch_list(5), KnownScripts()
     assert [name for name, *_ in derive(scripts, watch)] == ["chain 0", "chain 1"]
     assert [name for name, *_ in derive(scripts, watch)] == ["chain 2", "chain 3"]

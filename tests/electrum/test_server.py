@@ -19,6 +19,7 @@ pytest.importorskip("aiorpcx")
 from spvfilter.address import script_to_address
 from spvfilter.electrum import ElectrumLimits, ElectrumServer, wallet
 from spvfilter.electrum.histories import script_hash_of
+from spvfilter.electrum.knownscripts import KnownScripts
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine import relay
@@ -93,7 +94,7 @@ async def test_payment_and_block_are_notified(nothing_is_left: None, regtest_nod
 async def test_unconfirmed_payments_are_read_only_after_an_event(
     nothing_is_left: None, regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wallet, "_LOOK_S", 0.01)
+    monkeypatch.setattr(wallet, "LOOK_S", 0.01)
     calls: list[str] = []
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,7 +105,7 @@ async def test_unconfirmed_payments_are_read_only_after_an_event(
         return call
 
     monkeypatch.setattr(LightClient, "effects", noted("read", LightClient.effects))
-    monkeypatch.setattr(wallet.WalletLink, "_look", noted("look", wallet.WalletLink._look))
+    monkeypatch.setattr(KnownScripts, "update", noted("look", KnownScripts.update))
     async with served(regtest_node) as (_, server), connected(server) as client:
         await client.ask("blockchain.scripthash.subscribe", KNOWN)
         regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))

@@ -138,7 +138,7 @@ def test_an_endless_stream_is_read_with_a_bounded_lead(jobs: int) -> None:
 
 @JOBS
 def test_only_a_few_large_filters_are_read_ahead(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_BATCH_SIZE", 10_000)
+    monkeypatch.setattr(batch, "BATCH_SIZE", 10_000)
     pairs = filters([0], 1)
     large = (bytes(32), b"\xfd\xa0\x0f" + bytes(10_000))  # 4,000 times the value 0
     source = iter([*pairs, *[large] * 100])

@@ -15,7 +15,7 @@ from spvfilter._public import deferred
 from spvfilter.address import address_to_script
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.interop import bdk_wallet
-from spvfilter.interop.bdk import _name_of
+from spvfilter.interop.bdk import network_name
 from spvfilter.light.client import LightClient
 from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.node.regtest import Regtest
@@ -305,6 +305,6 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
 
 def test_a_network_that_bdk_does_not_know_is_an_error() -> None:
     """Its wallet was one of the signet, whose addresses look different."""
-    assert [_name_of(each) for each in (MAINNET, SIGNET, Network.signet("51"))] == ["BITCOIN", "SIGNET", "SIGNET"]
+    assert [network_name(each) for each in (MAINNET, SIGNET, Network.signet("51"))] == ["BITCOIN", "SIGNET", "SIGNET"]
     with pytest.raises(ParameterError, match="BDK does not support the network 'liquid'"):
-        _name_of(replace(REGTEST, name="liquid"))
+        network_name(replace(REGTEST, name="liquid"))

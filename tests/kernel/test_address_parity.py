@@ -354,7 +354,7 @@ def test_a_file_reads_the_same_without_the_fast_path(
         watch.index.table = WatchTable()
         monkeypatch.setattr(WatchList, "add_address_lines", lambda self, chunk, at: (0, 0))
 
-    monkeypatch.setattr(textfile, "_CHUNK", rng.choice((1, 50, 1_000, 1 << 20)))
+    monkeypatch.setattr(textfile, "CHUNK", rng.choice((1, 50, 1_000, 1 << 20)))
     assert read(path, fast) == read(path, plodding)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from spvfilter.kernel import Encoding, Family
+from support.kernels.cores import same_shape
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
@@ -126,7 +127,7 @@ def calls(kind: str) -> list[Callable[[], object]]:
     works += [lambda: many.update(keys[:3]), lambda: many.contains_many(ROWS[:3]), lambda: many.update([b"k", 5])]
     works += [lambda: made.update(iter(keys)), lambda: made.update(broken()), lambda: made.contains_many(broken())]
     for one, two in itertools.product([made, frozen, unmade], [other, made, *shapes, unmade, None]):
-        works += [lambda one=one, two=two: one.__ior__(two), lambda one=one, two=two: one._same_shape(two)]  # type: ignore[misc]
+        works += [lambda one=one, two=two: one.__ior__(two), lambda one=one, two=two: same_shape(one, two)]  # type: ignore[misc]
         if kind == "BitCore":
             works += [lambda one=one, two=two: one.__iand__(two), lambda one=one, two=two: one.union_set_bits(two)]  # type: ignore[misc]
             works += [lambda one=one, two=two: one <= two, lambda one=one, two=two: one == two]  # type: ignore[misc]

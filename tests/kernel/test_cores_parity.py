@@ -16,6 +16,8 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import Encoding, Family
 from spvfilter.kernel.pure import bits
 from spvfilter.kernel.values import NUMBERS
+from support.kernels import cores
+from support.kernels.cores import MAKE_ROOM, SAME_SHAPE
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
@@ -236,13 +238,13 @@ def a_life(rng: random.Random) -> int:
         "contains_many",
         "positions",
         "clear",
-        "_same_shape",
+        SAME_SHAPE,
         "__ior__",
         "cells",
         "body",
     ]
     operations += ["add", "update", "update", "__contains__", "contains_many"]
-    operations += ["limit", "_make_room"] if rng.random() < 0.5 else []
+    operations += ["limit", MAKE_ROOM] if rng.random() < 0.5 else []
     operations += ["set_bits", "union_set_bits", "plane_set_bits", "__iand__", "__le__"] if kind == "BitCore" else []
     operations += ["remove", "remove", "remove", "count", "set_cells", "to_bits"] if kind == "CounterCore" else []
     counted = ["counter_bits", "counter_limit"] if kind == "CounterCore" else []
@@ -252,7 +254,7 @@ def a_life(rng: random.Random) -> int:
                 twins.same(operation, some_key(rng, encoding))
             case "update" | "contains_many":
                 twins.same(operation, some_batch(rng, encoding))
-            case "_same_shape" | "__ior__" | "__iand__" | "__le__" | "union_set_bits":
+            case cores.SAME_SHAPE | "__ior__" | "__iand__" | "__le__" | "union_set_bits":
                 if operation in ("__ior__", "__iand__", "__le__") and rng.random() < 0.1:
                     twins.same(operation, rng.choice([None, set(), 1]))
                 else:

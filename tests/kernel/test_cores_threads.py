@@ -8,17 +8,15 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partialmethod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spvfilter.bloom import BloomFilter, CountingBloomFilter
-from spvfilter.bloom.base import GenericFilter
 from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
 from spvfilter.errors import ReadOnlyError
+from support.kernels.cores import compiled_filters
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
@@ -26,22 +24,6 @@ WORKERS = 8
 COUNT = effort(80_000, 200_000, 1_000_000)  # keys of all workers
 KEYS = np.random.default_rng(4).integers(0, 256, (COUNT, 20), np.uint8)
 SHARES = np.array_split(KEYS, WORKERS)
-
-
-@cache
-def filters(core: str = "BitCore") -> Any:
-    """Return the class of filters over the compiled core, even if the package uses another core.
-
-    The digits at the end of a name are the size of counters.
-    """
-    from spvfilter.kernel import native
-
-    name = core.rstrip("0123456789")
-    of, kernel_type = BloomFilter if name == "BitCore" else CountingBloomFilter, getattr(native, name)
-    size = {"counter_bits": int(digits)} if (digits := core.removeprefix(name)) else {}
-    own = {"_kind": of._kind, "_KINDS": of._KINDS, "approx_len": of.approx_len, "_init_core": kernel_type.__init__}
-    own["__init__"] = partialmethod(of.__init__, **size)
-    return type(f"Compiled{core}", (GenericFilter, kernel_type), own)
 
 
 each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore", "CounterCore8", "CounterCore16"])
@@ -87,7 +69,7 @@ def ways_of_adding(made: Any) -> list[Callable[[], object]]:
 @each_core
 @pytest.mark.parametrize("shared", [False, True])
 def test_threads_that_add_to_one_filter_lose_no_key(core: str, shared: bool) -> None:
-    kind = filters(core)
+    kind = compiled_filters(core)
     shape = {"bits": COUNT, "hash_funcs": 2}  # many keys for each byte, and few saturated counters
     serial, made = kind(**shape), kind(**shape)
     if shared:
@@ -103,8 +85,8 @@ def test_threads_that_add_to_one_filter_lose_no_key(core: str, shared: bool) -> 
 def test_two_filters_over_one_memory_lose_no_key(core: str, hashing: HashFamily) -> None:
     for keys in np.array_split(KEYS, 20):
         shape = {"bits": len(keys), "hash_funcs": 2, "hashing": hashing}
-        made, serial = filters(core)(**shape), filters(core)(**shape)
-        twin = filters(core)(**shape, buffer=made.buffer)
+        made, serial = compiled_filters(core)(**shape), compiled_filters(core)(**shape)
+        twin = compiled_filters(core)(**shape, buffer=made.buffer)
         halves = np.array_split(keys, 2)
         # both run before the next round
         at_once([lambda: made.update(halves[0]), lambda: twin.update(halves[1])])  # noqa: B023
@@ -113,10 +95,10 @@ def test_two_filters_over_one_memory_lose_no_key(core: str, hashing: HashFamily)
 
 
 def test_parallel_unions_and_additions_lose_no_key() -> None:
-    parts = [filters()(bits=COUNT + 8, hash_funcs=2) for _ in range(32)]
+    parts = [compiled_filters()(bits=COUNT + 8, hash_funcs=2) for _ in range(32)]
     for part, share in zip(parts, np.array_split(KEYS[: COUNT // 2], 32), strict=True):
         part.update(share)
-    made, serial = (filters()(bits=COUNT + 8, hash_funcs=2) for _ in range(2))
+    made, serial = (compiled_filters()(bits=COUNT + 8, hash_funcs=2) for _ in range(2))
 
     def unite(those: list[Any]) -> None:
         for part in those:
@@ -132,8 +114,8 @@ def test_parallel_unions_and_additions_lose_no_key() -> None:
     )
     serial.update(KEYS)
     assert made == serial
-    counted, twice = (filters("CounterCore")(bits=COUNT, hash_funcs=2) for _ in range(2))
-    other = filters("CounterCore")(bits=COUNT, hash_funcs=2)
+    counted, twice = (compiled_filters("CounterCore")(bits=COUNT, hash_funcs=2) for _ in range(2))
+    other = compiled_filters("CounterCore")(bits=COUNT, hash_funcs=2)
     other.update(SHARES[0])
     at_once([lambda: counted.__ior__(other)] * 2 + [lambda share=share: counted.update(share) for share in SHARES[1:]])  # type: ignore[misc]
     twice.update(KEYS)
@@ -142,7 +124,7 @@ def test_parallel_unions_and_additions_lose_no_key() -> None:
 
 
 def test_threads_remove_each_key_once() -> None:
-    made = filters("CounterCore")(bits=COUNT, hash_funcs=3)
+    made = compiled_filters("CounterCore")(bits=COUNT, hash_funcs=3)
     shares = [rows(share[: COUNT // 100]) for share in SHARES]
     for share in shares:
         made.update(share)
@@ -173,7 +155,7 @@ def test_threads_remove_each_key_once() -> None:
 
 
 def test_readers_see_earlier_keys_during_writes() -> None:
-    made = filters()(COUNT, 0.01)
+    made = compiled_filters()(COUNT, 0.01)
     made.update(SHARES[0])
     first = rows(SHARES[0][:2000])
     at_once(
@@ -193,7 +175,7 @@ def mapped(path: Path, size: int) -> Iterator[mmap.mmap]:
 
 
 def over(core: str, memory: Any) -> Any:
-    return filters(core)(bits=COUNT, hash_funcs=2, buffer=memory)
+    return compiled_filters(core)(bits=COUNT, hash_funcs=2, buffer=memory)
 
 
 def add_in_a_process(core: str, path: Path, size: int, half: int, started: Any) -> None:
@@ -238,8 +220,8 @@ def test_two_processes_that_add_to_one_map_lose_no_key(core: str, tmp_path: Path
 
 
 def test_a_file_closed_during_additions_is_complete(tmp_path: Path) -> None:
-    filters()(COUNT, 0.01).save(tmp_path / "f")
-    with filters().open(tmp_path / "f", mmap=True, writable=True) as made:
+    compiled_filters()(COUNT, 0.01).save(tmp_path / "f")
+    with compiled_filters().open(tmp_path / "f", mmap=True, writable=True) as made:
         begun = threading.Event()
 
         def add() -> None:
@@ -257,12 +239,12 @@ def test_a_file_closed_during_additions_is_complete(tmp_path: Path) -> None:
             made.close()
 
         at_once([add, add, close])
-    found = filters().open(tmp_path / "f")  # its CRC is right
+    found = compiled_filters().open(tmp_path / "f")  # its CRC is right
     assert all(found.contains_many(KEYS[:4096]))
 
 
 def test_a_child_forked_during_a_write_can_write() -> None:
-    made = filters()(bits=1 << 24, hash_funcs=20)
+    made = compiled_filters()(bits=1 << 24, hash_funcs=20)
     stop, begun = threading.Event(), threading.Event()
 
     def write() -> None:

@@ -18,7 +18,7 @@ from spvfilter.primitives import TxOut
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
-from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+from spvfilter.watch.keychain import GAP_LIMIT, Budget, Keychain
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import p2wpkh
 from support.client.regtests import mined
@@ -374,7 +374,7 @@ def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
     first = watch.add_keychain("first", lambda index: script(1, index), lookahead=GAP_LIMIT)
     second = Keychain("second", lambda index: (script(1, index),), lookahead=GAP_LIMIT, size=5)
     first.reveal(9)
-    watch._add_keychain(second)
+    watch.watch_keychains([second], Budget(100))
     with pytest.raises(
         ParameterError, match="other keychains have revealed the addresses of keychain 'second' starting"
     ):

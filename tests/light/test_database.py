@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from spvfilter.chain import HeaderChain
-from spvfilter.light.database import _MAX_GATHERED, Database
+from spvfilter.light.database import MAX_GATHERED, Database
 from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input
 from spvfilter.light.engine.outbox import Outbox
@@ -128,9 +128,9 @@ async def test_a_commit_that_a_caller_awaits_begins_at_once(monkeypatch: pytest.
 
 async def test_a_full_batch_of_commits_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch)
-    for _ in range(1 + 2 * _MAX_GATHERED):
+    for _ in range(1 + 2 * MAX_GATHERED):
         await run.commit()
-    assert run.thread.transactions == [1, _MAX_GATHERED, _MAX_GATHERED]
+    assert run.thread.transactions == [1, MAX_GATHERED, MAX_GATHERED]
 
 
 async def test_a_closed_database_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

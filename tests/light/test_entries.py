@@ -25,6 +25,7 @@ from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.locks import FOREIGN, build_tx
+from support.client.engineparts import add_to_watch_list
 from support.client.lightworld import STRANGER, Place, Run, World, check_stored, key, place, running
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -348,7 +349,7 @@ async def test_entries_that_no_mode_finds_together_are_refused() -> None:
             assert b"\x51" not in run.client.watch
         async with running(world, node, mode="auto") as run:
             client = run.client
-            both = client.add_script(b"\x51"), client._add(lambda watch: watch.add_data(b"only BIP-37"), None, None)
+            both = client.add_script(b"\x51"), add_to_watch_list(client, lambda watch: watch.add_data(b"only BIP-37"))
             first, second = await asyncio.gather(*both, return_exceptions=True)
             assert first is None
             assert isinstance(second, InexpressibleError)

@@ -325,7 +325,7 @@ async def test_new_scripts_have_the_label_of_the_keychain(tmp_path: Path) -> Non
 @pytest.mark.few(1)
 @MODES
 async def test_a_window_grows_in_parts_of_a_bounded_size(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "_MAX_AHEAD", 7)
+    monkeypatch.setattr(windows, "MAX_AHEAD", 7)
     parts: list[int] = []
     move = windows.Windows.move
 

@@ -15,7 +15,6 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine.requests import RelabelEntries, Request
-from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.running import Running
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
@@ -26,7 +25,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
-from support.client.engineparts import engine_of
+from support.client.engineparts import after_waiting_labels, before_growth, engine_of
 from support.client.lightworld import LOCKS, STRANGER, World, running
 from support.client.regtests import mined
 
@@ -92,13 +91,12 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
     watch.add_keychain("chain", lambda index: scripts[index], lookahead=20)
     watch.add_address(FOREIGN)
     computed, told = threading.Event(), threading.Event()
-    waiting_labels, without_coins, take = Store.waiting_labels, TxOutIndex.without_coins, WatchChanges._take_labels
-    grown, removals = WatchChanges._grown, list[asyncio.Task[None]]()
+    waiting_labels, without_coins = Store.waiting_labels, TxOutIndex.without_coins
+    removals = list[asyncio.Task[None]]()
 
-    def remove(self: WatchChanges, gained: Sequence[bytes]) -> None:
+    def remove(gained: Sequence[bytes]) -> None:
         if scripts[50] in gained:
             removals.append(asyncio.get_running_loop().create_task(client.remove(FOREIGN)))
-        grown(self, gained)
 
     def wait_for_removal(self: Store, wanted: Collection[bytes]) -> list[Label]:
         if scripts[50] in wanted:
@@ -111,15 +109,14 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
         told.wait(60)
         return left
 
-    def tell(self: WatchChanges, waiting: object) -> None:
-        take(self, waiting)
+    def tell(waiting: object) -> None:
         if waiting:
             told.set()
 
-    monkeypatch.setattr(WatchChanges, "_grown", remove)
+    before_growth(monkeypatch, remove)
     monkeypatch.setattr(Store, "waiting_labels", wait_for_removal)
     monkeypatch.setattr(TxOutIndex, "without_coins", wait_for_labels)
-    monkeypatch.setattr(WatchChanges, "_take_labels", tell)
+    after_waiting_labels(monkeypatch, tell)
     async with Node() as node, LightClient(watch, peers=[f"{node.host}:{node.port}"], mode="compact") as client:
         await client.import_labels([Label("addr", addresses[50], "later")])
         while await client.reveal_address() != addresses[40]:

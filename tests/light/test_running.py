@@ -144,7 +144,7 @@ async def test_a_cancelled_leave_takes_all_changes() -> None:
 
 @MODES
 async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_MATCHES_AT_ONCE", 5)
+    monkeypatch.setattr(engines, "MATCHES_AT_ONCE", 5)
     steps: list[int] = [0]
     step, connect = ClientEngine.step, Books.connect_in_parts
 
@@ -168,7 +168,7 @@ async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch
 
 
 async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_PER_TURN", 4)
+    monkeypatch.setattr(runs, "PER_TURN", 4)
     turns: list[int] = [0]
     match_of = Reports.match_of
 

@@ -164,7 +164,7 @@ async def test_a_broadcast_that_a_peer_already_has_is_stored(
     """It is recorded and answered in one step. The client may be left at once, and the next run must know it as its
     own.
     """
-    monkeypatch.setattr(database, "_INTERVAL_S", 3_600)  # only awaited transactions begin
+    monkeypatch.setattr(database, "INTERVAL_S", 3_600)  # only awaited transactions begin
     world, path = World(3), tmp_path / "w.db"
     world.receive()
     world.regtest.mine()

@@ -24,6 +24,7 @@ from spvfilter.wire.events import Cause, Fenced, Received, Settings
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.session import MAX_SEND_BUFFER
 from support.peers.nodeclient import MAGIC, message, version_payload
+from support.peers.sessionparts import prompt, writer_of
 
 SETTINGS = Settings(REGTEST)
 
@@ -242,7 +243,7 @@ async def test_a_silent_peer_is_named_before_the_handshake_times_out() -> None:
 
 
 async def test_a_line_end_makes_an_http_server_respond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.05)
+    monkeypatch.setattr("spvfilter.p2p.connection.PROMPT_S", 0.05)
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
         serving.start()
@@ -254,12 +255,12 @@ async def test_a_line_end_makes_an_http_server_respond(monkeypatch: pytest.Monke
 
 
 async def test_a_slow_node_ignores_the_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.0)
+    monkeypatch.setattr("spvfilter.p2p.connection.PROMPT_S", 0.0)
     async with Node() as node:
         connection = await Connection.open(to(node), SETTINGS)
-        connection._prompt()
+        prompt(connection)
         connection.received = 0
-        connection._prompt()
+        prompt(connection)
         nonce = connection.fence()
         while await connection.receive() != Fenced(nonce):
             pass
@@ -270,10 +271,10 @@ async def test_pongs_to_a_peer_that_does_not_read_are_bounded() -> None:
     flood = message("ping", bytes(8)) * 60_000  # 2 MB of pongs
     server, address, writers = await served(flood, read=False)
     connection = await Connection.open(address, SETTINGS, limits=Limits(send_s=0.2))
-    connection._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    writer_of(connection).get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     with pytest.raises(SessionError, match="did not read our messages"):
         await connection.receive()
-    assert connection._writer.transport.get_write_buffer_size() < 2_000_000
+    assert writer_of(connection).transport.get_write_buffer_size() < 2_000_000
     await closed(server, writers)
 
 
@@ -281,7 +282,7 @@ async def test_messages_to_a_peer_that_does_not_read_are_bounded() -> None:
     """A peer may request a large own transaction many times before the client notices that it does not read."""
     server, address, writers = await served(b"", read=False)
     connection = await Connection.open(address, SETTINGS)
-    transport, large = connection._writer.transport, wire.Tx(bytes(3_000_000))
+    transport, large = writer_of(connection).transport, wire.Tx(bytes(3_000_000))
     with pytest.raises(ParameterError, match="does not read"):
         for _ in range(100):
             connection.post(large)

@@ -7,7 +7,6 @@ import os
 import socket
 import threading
 import time
-from collections import deque
 from typing import Any
 
 import pytest
@@ -112,14 +111,34 @@ async def test_lookup_without_any_thread_raises(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_has_its_own_lookups() -> None:
-    lookups = dns.Lookups()
-    lookups._threads, lookups._waiting = MAX_LOOKUPS, deque([lambda: None])
-    lookups._lock.acquire()
-    lookups.forget()  # as in the child
-    done = threading.Event()
-    lookups.call(done.set)
-    assert done.wait(60)
+@pytest.mark.parametrize("is_locked", [False, True], ids=["all threads are busy", "another thread begins a call"])
+def test_a_forked_child_has_its_own_lookups(is_locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups, start = dns.Lookups(), threading.Thread.start
+    begun, may_go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        may_go.wait(60)
+
+    def held(thread: threading.Thread) -> None:
+        if thread.name == "spvfilter-dns":
+            begun.set()
+            wait()
+        start(thread)
+
+    if is_locked:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", held)
+            threading.Thread(target=lookups.call, args=(wait,), daemon=True).start()
+            assert begun.wait(60)
+    else:
+        for _ in range(MAX_LOOKUPS + 1):  # one of them waits
+            lookups.call(wait)
+    try:
+        lookups.forget()  # as in the child
+        threading.Thread(target=lookups.call, args=(done.set,), daemon=True).start()
+        assert done.wait(10)
+    finally:
+        may_go.set()
 
 
 async def test_the_system_resolver_runs_in_its_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ async def test_no_fallback_follows_a_refused_connection() -> None:
 
 
 async def test_an_http_server_is_named_on_an_encrypted_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.05)
+    monkeypatch.setattr("spvfilter.p2p.connection.PROMPT_S", 0.05)
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -175,7 +175,7 @@ def _dull(size: int) -> bytes:
 
 
 async def test_a_slow_node_takes_the_line_end_as_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.0)
+    monkeypatch.setattr("spvfilter.p2p.connection.PROMPT_S", 0.0)
     async with Node() as node:
         connection = await opened(to(node), V2Policy.REQUIRE)
         assert connection.transport is Transport.V2

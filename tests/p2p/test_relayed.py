@@ -71,7 +71,7 @@ async def test_transactions_of_two_peers_are_yielded_once() -> None:
 
 async def test_another_peer_is_asked_for_an_unsent_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(txrequests, "REQUEST_S", 0.2)
-    monkeypatch.setattr(relayed, "_LOOK_S", 0.05)
+    monkeypatch.setattr(relayed, "LOOK_S", 0.05)
     regtest = Regtest()
     regtest.mine(120)
     async with Node(regtest, responder=Silent) as silent, Node(regtest) as honest:
@@ -107,8 +107,8 @@ async def test_peers_wait_while_no_transactions_are_taken(monkeypatch: pytest.Mo
     regtest.mine(140)
     size = len(paid(regtest, 1).pop())
     regtest.mine()
-    monkeypatch.setattr(relayed, "_WAITING", 5 * size)
-    monkeypatch.setattr(relayed, "_LOOK_S", 0.01)
+    monkeypatch.setattr(relayed, "WAITING", 5 * size)
+    monkeypatch.setattr(relayed, "LOOK_S", 0.01)
     now = 0.0
     monkeypatch.setattr(relayed, "Clock", lambda: Clock(monotonic=lambda: now))
     async with Node(regtest) as node, RelayedTransactions([at(node)], REGTEST, limits=LIMITS) as txs:

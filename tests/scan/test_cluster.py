@@ -166,7 +166,7 @@ async def test_a_worker_that_dies_during_scatter_is_replaced(
     """The scheduler's error may look as if the scheduler were lost."""
     from distributed.comm.core import CommClosedError
 
-    monkeypatch.setattr(daskcalls, "_LOOK_S", 0)
+    monkeypatch.setattr(daskcalls, "LOOK_S", 0)
     plan, watch = chain(tmp_path / "blocks", undo=False)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     async with client_of(two_workers) as client:
@@ -209,17 +209,17 @@ async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> N
 async def test_a_lost_scheduler_is_named_and_the_scan_resumes(
     own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daskcalls, "_WORKERS_S", 0.2)
+    monkeypatch.setattr(daskcalls, "WORKERS_S", 0.2)
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     out = tmp_path / "cluster"
-    killed, parts, written = threading.Event(), count(), cluster._written
+    killed, parts, written = threading.Event(), count(), cluster.write_part
 
     def held(task: PartTask, raw: bytes) -> PartSummary:
         assert next(parts) < 3 or killed.wait(PATIENCE_S)
         return written(task, raw)
 
-    monkeypatch.setattr(cluster, "_written", held)
+    monkeypatch.setattr(cluster, "write_part", held)
     async with client_of(own_cluster) as client:
         scan = PartScan(out, plan, watch)
         engine = DaskWorkers(client)
@@ -393,7 +393,7 @@ def test_the_command_scans_on_a_cluster(
 def test_an_unreachable_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(daskcalls, "_CONNECT_S", 0.2)
+    monkeypatch.setattr(daskcalls, "CONNECT_S", 0.2)
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     argv = [
         "scan",

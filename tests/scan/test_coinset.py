@@ -135,10 +135,10 @@ async def test_coins_of_real_chains_are_those_of_a_dictionary(tmp_path: Path) ->
 @pytest.mark.parametrize("seed", range(effort(2, 6, 60)))
 async def test_coins_are_those_of_a_dictionary(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(sortedruns, "_FAN", rng.choice([2, 3, 32]))
-    monkeypatch.setattr(sortedruns, "_BATCH_ROWS", rng.choice([1, 2, 7, 16_384]))
+    monkeypatch.setattr(sortedruns, "FAN", rng.choice([2, 3, 32]))
+    monkeypatch.setattr(sortedruns, "BATCH_ROWS", rng.choice([1, 2, 7, 16_384]))
     monkeypatch.setattr(sortedruns, "WAITING_BYTES", rng.choice([1, 1_000, 1 << 25]))
-    monkeypatch.setattr(sortedruns, "_BATCH_BYTES", rng.choice([1, 1_000, 1 << 21]))
+    monkeypatch.setattr(sortedruns, "BATCH_BYTES", rng.choice([1, 1_000, 1 << 21]))
     blocks = rooted_chain(seed)
     height = rng.randrange(1, len(blocks) + 1)
     plan = plan_in(tmp_path / "data", blocks, span=BlockSpan(to_height=height))
@@ -194,7 +194,7 @@ async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, m
         raise KeyError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(exportrun, "_placed", killed)
+        patched.setattr(exportrun, "place", killed)
         with pytest.raises(KeyError, match="killed"):
             await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
     assert coins_in(state_path(tmp_path / "out", "coins", 30)) == coins_of(blocks[:30], 1)

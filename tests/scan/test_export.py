@@ -158,7 +158,7 @@ async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) ->
 async def test_duckdb_reads_fewer_row_groups_for_a_hash(
     tmp_path: Path, is_hex: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporttables, "_ROWS", 20)
+    monkeypatch.setattr(exporttables, "ROWS", 20)
     monkeypatch.setattr(partcolumns, "BATCH_BLOCKS", 2)
     chain_in(tmp_path / "data")
     plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST)
@@ -269,7 +269,7 @@ async def test_an_export_killed_while_files_move_is_completed_later(
     chain.mine(20)
     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     chain.reorganize(8, 9)
-    left, place = moves, exportrun._placed
+    left, place = moves, exportrun.place
 
     def killed(staged: Path, path: Path) -> Path:
         nonlocal left
@@ -279,7 +279,7 @@ async def test_an_export_killed_while_files_move_is_completed_later(
         return place(staged, path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(exportrun, "_placed", killed)
+        patched.setattr(exportrun, "place", killed)
         with pytest.raises(KeyError, match="killed"):
             await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     again = TableExport(tmp_path / "tables", plan_of(tmp_path / "data"))

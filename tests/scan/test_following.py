@@ -213,7 +213,7 @@ async def test_a_pruned_block_of_the_best_chain_ends_following() -> None:
 
 @pytest.mark.slow
 async def test_a_reorganization_deeper_than_the_memory_ends_following(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spvfilter.scan.following._MOST_KEPT", 10)
+    monkeypatch.setattr("spvfilter.scan.following.MOST_KEPT", 10)
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
 

@@ -91,7 +91,7 @@ async def test_a_directory_stays_locked_while_its_files_are_written(
 ) -> None:
     """A cancellation stops a thread only between two parts."""
     blocks, out = blocks_in(tmp_path), tmp_path / "out"
-    merging, may_go, merged = threading.Event(), threading.Event(), outputs._merged
+    merging, may_go, merged = threading.Event(), threading.Event(), outputs.merged_parts
 
     def waits(*args: object) -> Path:
         merging.set()
@@ -99,7 +99,7 @@ async def test_a_directory_stays_locked_while_its_files_are_written(
         return merged(*args)  # type: ignore[arg-type]  # as it was called
 
     with monkeypatch.context() as patched:
-        patched.setattr(outputs, "_merged", waits)
+        patched.setattr(outputs, "merged_parts", waits)
         first = asyncio.create_task(scan_parts(scan_into(out, blocks)))
         assert await asyncio.to_thread(merging.wait, 60)
         for _ in range(3):

@@ -230,7 +230,7 @@ def test_a_disconnected_machine_loses_no_match(machines: Machines, chain: Chain,
 def test_blocks_of_a_disconnected_machine_are_named_and_scanned_later(
     machines: Machines, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workerpool, "_RETURN_S", 0.1)
+    monkeypatch.setattr(workerpool, "RETURN_S", 0.1)
     for number in (0, 1):
         chain.put(machines.folder(FIRST + number) / "blocks", 2, [number])
         machines.start(FIRST + number)

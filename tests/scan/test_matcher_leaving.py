@@ -249,7 +249,7 @@ async def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPa
         tracemalloc.stop()
         return most
 
-    monkeypatch.setattr("spvfilter.scan.sources._SPOOL_IN_MEMORY", 100_000)
+    monkeypatch.setattr("spvfilter.scan.sources.SPOOL_IN_MEMORY", 100_000)
     for in_order, each in ((True, 50), (False, 900)):
         short, long = await peak(20, in_order), await peak(220, in_order)
         assert short < 2_000_000
@@ -257,7 +257,7 @@ async def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPa
 
 
 @JOBS
-@pytest.mark.parametrize("name", ["_work", "_merge"])
+@pytest.mark.parametrize("name", ["work", "merge"])
 @pytest.mark.parametrize("number", [0, 1, 7])
 async def test_a_failure_in_a_thread_is_raised_in_order(
     name: str, number: int, jobs: int, monkeypatch: pytest.MonkeyPatch

@@ -51,7 +51,7 @@ def test_an_error_of_a_call_ends_the_threads() -> None:
 
 @pytest.mark.parametrize("form", [CSV, JSON_LINES])
 def test_lines_and_totals_do_not_depend_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: int) -> None:
-    monkeypatch.setattr(merge, "_PIECE", 500)
+    monkeypatch.setattr(merge, "PIECE", 500)
     rng, watch = random.Random(form), WatchList("regtest")
     for number in range(9):
         watch.add_script(b"\x00\x14" + bytes((number,)) * 20, f'label "{number % 3}"' if number % 4 else None)

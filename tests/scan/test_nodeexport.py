@@ -52,8 +52,8 @@ STATES: dict[str, Any] = {"coins": True, "balances": True, "credits_p2pk": True}
 
 @pytest.fixture(autouse=True)
 def small_spools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodeexport, "_REORGANIZED", 3)
-    monkeypatch.setattr(nodeexport, "_FILE_SIZE", 900)
+    monkeypatch.setattr(nodeexport, "REORGANIZED", 3)
+    monkeypatch.setattr(nodeexport, "FILE_SIZE", 900)
     monkeypatch.setattr(os, "fsync", lambda file: None)  # only the machine's end needs it
 
 

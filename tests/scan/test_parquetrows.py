@@ -142,7 +142,7 @@ def many_rows(path: Path) -> PartFile:
 @pytest.mark.parametrize("most", [1 << 26, 1])
 def test_row_groups_have_every_hit_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Each row group has ROWS rows, or a block fills the memory that it may take."""
-    monkeypatch.setattr("spvfilter.scan.tables._MOST", most)
+    monkeypatch.setattr("spvfilter.scan.tables.MOST", most)
     rng = random.Random(most)
     counts = [rng.choice((1, 9_000, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS)) for _ in range(30)]
     one = pack_hits([Hit(False, 1, bytes(32), 0, bytes(36), 1, None, 0)])

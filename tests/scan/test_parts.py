@@ -24,7 +24,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, parts, scan_parts
 from spvfilter.scan.coinfile import table_with_coins, write_coins
-from spvfilter.scan.partfile import _MAX_HITS, PartFile, PartSummary
+from spvfilter.scan.partfile import MAX_HITS, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.sources import BlockRef, FileBlocks
 from spvfilter.watch import compiled
@@ -520,7 +520,7 @@ def test_a_file_has_room_for_the_largest_block_hits() -> None:
     smallest = build.tx([TxIn(bytes(32), 0)], [])
     hit = Hit(True, 1, bytes(32), 0, bytes(36), 0, bytes(MAX_SCRIPT_SIZE), 0, 0)
     inputs = MAX_BLOCK_SIZE // (len(smallest) - len(build.tx([], [])))
-    assert inputs * len(pack_hits([hit])) == _MAX_HITS < 1 << 32
+    assert inputs * len(pack_hits([hit])) == MAX_HITS < 1 << 32
 
 
 async def test_a_damaged_copy_is_replaced_by_a_sound_one(tmp_path: Path) -> None:

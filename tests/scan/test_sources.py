@@ -207,7 +207,7 @@ def ref_to(offset: int, size: int) -> BlockRef:
 
 @pytest.mark.parametrize("limit", [1 << 20, 10])
 def test_a_spool_returns_its_blocks_in_any_thread(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_SPOOL_IN_MEMORY", limit)
+    monkeypatch.setattr(sources, "SPOOL_IN_MEMORY", limit)
     spool = Spool()
     pieces = [bytes([number]) * (1 + 37 * number % 101) for number in range(200)]
     offsets = []
@@ -225,7 +225,7 @@ def test_a_spool_returns_its_blocks_in_any_thread(limit: int, monkeypatch: pytes
 
 @pytest.mark.parametrize("in_order", [False, True])
 async def test_a_spool_leaves_no_file_and_no_descriptor(in_order: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_SPOOL_IN_MEMORY", 10)
+    monkeypatch.setattr(sources, "SPOOL_IN_MEMORY", 10)
     interest, blocks = random_chain(8)
     matcher = Matcher(interest.watch())
     await found_by(matcher, iter(blocks), in_order=in_order)

@@ -330,7 +330,7 @@ async def test_remembered_transactions_are_searched_when_a_block_moves_a_window(
 
 @SEEDS
 async def test_random_transactions_match_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "_STEP", 3)
+    monkeypatch.setattr(transactions, "STEP", 3)
     monkeypatch.setattr(transactions, "AT_ONCE", 1_000)
     rng = random.Random(seed)
     watch, script_at = with_keychain()

@@ -174,7 +174,7 @@ async def test_a_machine_may_leave_if_another_has_its_blocks(
     machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both workers see one disk, or copies of it, or files that two nodes wrote in different orders."""
-    monkeypatch.setattr(workerpool, "_RETURN_S", PATIENCE_S)
+    monkeypatch.setattr(workerpool, "RETURN_S", PATIENCE_S)
     ledger, blocks, records = ledger_chain(2)
     watch = ledger.interest.watch()
     expected = await on_one_machine(tmp_path, blocks, records, watch)
@@ -208,7 +208,7 @@ async def test_a_machine_may_leave_if_another_has_its_blocks(
 async def test_blocks_of_a_lost_machine_are_named_and_scanned_later(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workerpool, "_RETURN_S", 0.1)
+    monkeypatch.setattr(workerpool, "RETURN_S", 0.1)
     blocks, watch = chain_paying(30), watching()
     expected = await on_one_machine(tmp_path, blocks, None, watch)
     put(machines.blocks(0), blocks[:20])

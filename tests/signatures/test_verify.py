@@ -111,7 +111,7 @@ def mutated_bytes(data: st.DataObject, old: bytes) -> bytes:
 
 
 def items_of(script: bytes) -> list[bytes]:
-    operations = verify._operations(script) or []
+    operations = verify.operations_of(script) or []
     return [b"" if pushed is None else pushed for _, pushed in operations]
 
 

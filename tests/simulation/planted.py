@@ -228,7 +228,7 @@ def peers_are_not_heard_about_filter_headers() -> list[Change]:
 
 @bug(Mode.COMPACT, "WrongBlocks", "WrongBlocks")
 def blocks_are_not_checked() -> list[Change]:
-    return [(blocks, "_flaw", _nothing)]
+    return [(blocks, "flaw_in", _nothing)]
 
 
 @bug(Mode.COMPACT)

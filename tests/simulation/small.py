@@ -29,7 +29,7 @@ def _drawn(rng: random.Random) -> Iterator[tuple[object, str, int]]:
         yield each, "CHECKPOINT_INTERVAL", interval
     for each in (filterheaders, filterindex):
         yield each, "MAX_CFHEADERS", 2 * interval
-    yield filterheaders, "_HEAR_EVERY", rng.choice([5, 30, 20_160])
+    yield filterheaders, "HEAR_EVERY", rng.choice([5, 30, 20_160])
     yield filterheaders, "MAX_UNDECIDED", rng.choice([3, 20])
     depth = rng.choice([30, 60, 100, 288])
     for each in (peers, bloomsearch):
@@ -40,5 +40,5 @@ def _drawn(rng: random.Random) -> Iterator[tuple[object, str, int]]:
     headers = rng.choice([20, 50, 2_000])
     for module in (sync, responder):
         yield module, "MAX_HEADERS", headers
-    yield longchange, "_MANY_MATCHES", rng.choice([0, 1, 100])
+    yield longchange, "MANY_MATCHES", rng.choice([0, 1, 100])
     yield longchange, "AT_ONCE", rng.choice([1, 3, 200])

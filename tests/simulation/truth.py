@@ -9,7 +9,6 @@ from functools import cache
 from itertools import count
 from math import inf
 from typing import NamedTuple
-from unittest.mock import patch
 
 from simulation import oracle, strangers
 from spvfilter.errors import ParameterError, RefusedError
@@ -20,7 +19,13 @@ from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction, TxIn
 from support.blocks.locks import LOCKS, STRANGER, build_tx, check_signed, key
-from support.client.regtests import accept_replacements, copied, mine_unlike_others, recount
+from support.client.regtests import (
+    accept_replacements,
+    copied,
+    mine_unlike_others,
+    recount,
+    refusing_replacements,
+)
 
 START = 1_700_000_000  # Unix time, when a life begins
 TEMPLATES = 8
@@ -153,7 +158,7 @@ class Truth:
     def would_take(self, raw: bytes) -> bool:
         """Return True if a transaction could enter the mempool."""
         mempool, tx = self.regtest.mempool, Transaction.parse(raw)
-        with patch.object(mempool, "_replaces", False):
+        with refusing_replacements(self.regtest):
             try:
                 mempool.add(tx)
             except RefusedError:

@@ -134,7 +134,7 @@ def test_a_false_filter_of_an_unknown_block_does_no_harm(tmp_path: Path) -> None
 
 
 def test_stale_blocks_are_named_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "_NAMED", 2)
+    monkeypatch.setattr(importer, "NAMED", 2)
     stale = lines(STALE)
     with known(tmp_path / "w.db", 41, 41) as store:
         importing = FilterImport(store)
@@ -179,7 +179,7 @@ def test_a_malformed_filter_of_an_unknown_block_is_refused(tmp_path: Path) -> No
 
 
 def test_an_interrupted_import_keeps_whole_batches_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "_BATCH", 8)
+    monkeypatch.setattr(importer, "BATCH", 8)
     path = tmp_path / "w.db"
     with known(path, 41, 41) as store:
         importing = FilterImport(store)

@@ -15,7 +15,7 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal, decode
 from spvfilter.wallet.refusals import check_broadcast
-from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+from spvfilter.watch.keychain import GAP_LIMIT, Budget, Keychain
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
@@ -55,8 +55,8 @@ class Life(Wallet):
 
     def watch_list(self) -> WatchList:
         watch = super().watch_list()
-        for chain in self.chains.values():  # the database knows the account of the keychain
-            watch._add_keychain(chain.without_window())
+        # the database knows the account of each keychain
+        watch.watch_keychains([chain.without_window() for chain in self.chains.values()], Budget(1_000_000))
         return watch
 
     def tell(self, events: Iterable[WalletEvent]) -> list[WalletEvent]:
@@ -94,7 +94,7 @@ class Life(Wallet):
                     more.add_script(script(owner, index), self.rng.choice((None, f"label {index}")))
             elif chance < 0.9:
                 self.chains[name] = chain = Keychain(name, lambda index: (script(owner, index),), lookahead=GAP_LIMIT)
-                more._add_keychain(chain.without_window())
+                more.watch_keychains([chain.without_window()], Budget(1_000_000))
             if chance > 0.8:
                 more.add_script(script(0, self.rng.randrange(3)))
             if not len(more):

@@ -36,7 +36,7 @@ def test_a_part_does_not_know_the_books(part: type) -> None:
 def test_foreign_transactions_cannot_reach_the_watch_list() -> None:
     source = inspect.getsource(intake)
     assert "spvfilter.watch" not in source
-    assert "_watch" not in source
+    assert "self._watch" not in source
 
 
 @pytest.mark.parametrize(

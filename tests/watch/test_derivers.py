@@ -34,7 +34,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         return found[-1]
 
     monkeypatch.setattr(derivers, "MIN_KEYS", 50)
-    monkeypatch.setattr(derivers, "_cores", lambda: 3)
+    monkeypatch.setattr(derivers, "usable_cores", lambda: 3)
     monkeypatch.setattr(subprocess, "Popen", popen)
     return found
 
@@ -103,7 +103,7 @@ def test_failed_process_is_replaced_by_this_one(
     program: str, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, watch = widened(monkeypatch), wallet()
-    monkeypatch.setattr(derivers, "_PROGRAM", program)
+    monkeypatch.setattr(derivers, "PROGRAM", program)
     watch.widen()
     assert 1 <= len(started) <= 3  # a process that fails at once ends the start of others
     assert all(each.returncode is not None for each in started)
@@ -123,7 +123,7 @@ def test_missing_program_is_replaced_by_this_process(
 @pytest.mark.parametrize(
     ("where", "name", "value"),
     [
-        (derivers, "_cores", lambda: 1),
+        (derivers, "usable_cores", lambda: 1),
         (derivers, "MIN_KEYS", 10_000),
         (sys, "executable", "/usr/bin/wallet"),
         (sys, "executable", None),
@@ -170,7 +170,7 @@ def test_program_without_a_main_guard_runs_once(tmp_path: Path) -> None:
         "print('begins')\n"
         "from spvfilter import WatchList\n"
         "from spvfilter.watch import derivers\n"
-        "derivers.MIN_KEYS, derivers._cores = 50, lambda: 2\n"
+        "derivers.MIN_KEYS, derivers.usable_cores = 50, lambda: 2\n"
         "watch = WatchList('regtest')\n"
         f"watch.add_descriptor('wpkh({KEY}/0/*)', lookahead=60)\n"
         "print(len(watch))\n"

@@ -363,9 +363,9 @@ def test_invalid_musig_is_refused_with_its_cause(text: str, cause: str) -> None:
 
 def test_without_its_package_a_musig_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "btclib_secp256k1.musig", None)
-    keyexpression._aggregation.cache_clear()
+    keyexpression.aggregation.cache_clear()
     assert remedy("musig") in refusal(f"tr({MUSIG}/0/*)")
-    keyexpression._aggregation.cache_clear()
+    keyexpression.aggregation.cache_clear()
 
 
 # Keys without a wildcard

@@ -160,7 +160,7 @@ def test_invalid_utf_8_is_reported(tmp_path: Path) -> None:
 def test_an_overlong_line_is_reported_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: int
 ) -> None:
-    monkeypatch.setattr(textfile, "_MAX_LINE", 100)
+    monkeypatch.setattr(textfile, "MAX_LINE", 100)
     assert len(load(tmp_path, "#" * 99 + "\n" + ADDRESS)) == 1
     found = problems(tmp_path, f"bad\n{'x' * (100 + extra)}\nbad\n{ADDRESS}\nbad")
     assert list(found) == [1, 2, 3, 5]

@@ -62,8 +62,8 @@ def test_index_without_a_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ValueError("no such child")
         return real(parent, indexes, flags)
 
-    real = keyexpression._children_at
-    monkeypatch.setattr(keyexpression, "_children_at", fail)
+    real = keyexpression.children_at
+    monkeypatch.setattr(keyexpression, "children_at", fail)
     watch = WatchList(REGTEST)
     with pytest.raises(KeychainError, match=r"DescriptorError while deriving index 77$"):
         watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=COUNT)

@@ -20,8 +20,9 @@ from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream, V1Stream
 from spvfilter.wire.transport import Transport, V2Policy, is_installed
+from support.peers.sessionparts import encoder_of
 from support.peers.sessions import MAGIC, THEIRS, encoded
-from support.peers.v2peers import Item, drawn, encoder_of, exchanged, items, stream, taken, without_extra
+from support.peers.v2peers import Item, drawn, exchanged, items, stream, taken, without_extra
 from support.vectors import vector_cases, vector_file
 
 pytestmark = pytest.mark.v2

@@ -18,8 +18,9 @@ from spvfilter.wire.messages.table import LIMITS, Verack, command_of
 from spvfilter.wire.session import Session
 from support.growth import LIMIT, growth
 from support.peers import v2fuzz
+from support.peers.sessionparts import encoder_of
 from support.peers.sessions import MAGIC, THEIRS
-from support.peers.v2peers import drawn, encoder_of, exchanged, items, stream, taken
+from support.peers.v2peers import drawn, exchanged, items, stream, taken
 from support.vectors import effort
 
 pytestmark = pytest.mark.v2

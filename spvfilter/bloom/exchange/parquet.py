@@ -290,14 +290,15 @@ def _chunks(
                 continue
             if needle is not None and cursor.skip_without(item, needle):
                 continue
-            chunk = _chunk(cursor, item)
+            chunk = read_chunk(cursor, item)
             names.append(chunk.path)
             if chunk.path == column:
                 found.append((at, chunk))
     return found, names
 
 
-def _chunk(cursor: Thrift, wire: Wire) -> _Chunk:
+def read_chunk(cursor: Thrift, wire: Wire) -> _Chunk:
+    """Read the metadata of one column chunk."""
     found = None
     for number, field in cursor.fields(wire):
         if number == 3:

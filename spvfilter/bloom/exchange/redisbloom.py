@@ -35,7 +35,7 @@ _NO_ROUNDING, _LONG_HASHES, _FIXED, _SEEDED = 1, 4, 8, 1 << 31  # Options in the
 _KNOWN = 15 | _SEEDED  # All options that are defined.
 _SEED = 0xC6A4A7935BD1E995  # The seed that all filters had before filters had seeds of their own.
 _MAX_FILTERS = 64  # Sub-filters (our choice): each one is as large as all previous ones, unless the expansion is 1.
-_PIECE = 16 << 20  # Bytes of a chunk, as in RedisBloom.
+PIECE = 16 << 20  # Bytes of a chunk, as in RedisBloom.
 _LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # With the digits that RedisBloom uses.
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
 
@@ -150,7 +150,7 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     return iter(
         [
             (1, header),
-            *((1 + min(at + _PIECE, len(body)), body[at : at + _PIECE]) for at in range(0, len(body), _PIECE)),
+            *((1 + min(at + PIECE, len(body)), body[at : at + PIECE]) for at in range(0, len(body), PIECE)),
         ]
     )
 

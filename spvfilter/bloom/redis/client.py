@@ -100,7 +100,7 @@ async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | s
     except errors.NoScriptError:
         return _NOT_LOADED
     except (errors.RedisError, errors.RedisClusterException) as error:
-        raise _translated(error, keys) from error
+        raise translated(error, keys) from error
     finally:
         # redis-py uses asyncio.wait_for, which may swallow a cancellation in Python 3.11 (gh-86296)
         if task and task.cancelling() > cancels:
@@ -121,7 +121,8 @@ async def stored_header(client: Client, name: str, key: bytes) -> bytes:
     return raw
 
 
-def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError | FormatError:
+def translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError | FormatError:
+    """Return the error of this package for an error of redis-py about these keys."""
     errors, message = exceptions(), str(error)
     if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
         advice = "start the server, or check its URL"

@@ -40,7 +40,7 @@ from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
-_FP_RATE = 0.005
+FP_RATE = 0.005
 """A high false-positive rate, so that a small chain shows false positives."""
 _TWEAK = 0x5EED
 """A fixed tweak, so that every run prints the same. A wallet chooses its tweak at random."""
@@ -71,8 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
-    watch = _wallet()
-    made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
+    watch = demo_wallet()
+    made = Bip37Filter.for_watchlist(watch, FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
 
     page.line("1. The wallet watches", "bold")
     page.table({"label": "left", "address": "left"}, [[kind, address] for kind, address in wallet_addresses().items()])
@@ -96,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wallet() -> WatchList:
+def demo_wallet() -> WatchList:
+    """Return the watch list of the demo: one address of each kind."""
     return WatchList.from_addresses(((address, kind) for kind, address in wallet_addresses().items()), NETWORK)
 
 
@@ -115,10 +116,10 @@ def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
 async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
     async with asyncio.timeout(_TIMEOUT_S), DemoNode(chain.blocks, chain.time) as node:
         with TemporaryDirectory(prefix="spvfilter-demo-") as folder:
-            store = _prepared(Path(folder) / "wallet.db", watch)
+            store = prepared_store(Path(folder) / "wallet.db", watch)
             clock = Clock(wall=chain.time)
             async with LightClient(
-                watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=_FP_RATE, clock=clock
+                watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=FP_RATE, clock=clock
             ) as client:
                 story = _Story(client.events(), page)
                 await story.until(Synced)
@@ -127,19 +128,17 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
                 await _show_live(client, node, chain, story, page)
                 story.balances.show(page)
             page.title("5. The same wallet in both modes, from an empty database")
-            await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), clock, page)
+            await _show_modes(node, prepared_store(Path(folder) / "another.db", demo_wallet()), clock, page)
 
 
-def _prepared(path: Path, watch: WatchList) -> Path:
+def prepared_store(path: Path, watch: WatchList) -> Path:
     """Make a wallet's database with the filter that the demo shows, instead of a random one."""
-    made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
+    made = Bip37Filter.for_watchlist(watch, FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
     assert made.capacity is not None
     store = Store.open(path, NETWORK)
     try:
         store.commit(
-            Batch(
-                headers=NETWORK.genesis, bip37_parameters=Bip37Parameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)
-            )
+            Batch(headers=NETWORK.genesis, bip37_parameters=Bip37Parameters(_TWEAK, made.capacity, FP_RATE, _DECOY_KEY))
         )
     finally:
         store.close()
@@ -216,7 +215,7 @@ async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> 
     sessions = []
     for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
         async with LightClient(
-            _wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE, clock=clock
+            demo_wallet(), peers=[node.place], store=path, mode=mode, fp_rate=FP_RATE, clock=clock
         ) as client:
             async for event in client.events():
                 if isinstance(event, Synced):

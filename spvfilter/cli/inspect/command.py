@@ -21,7 +21,7 @@ _MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE
 _MOST_REFUSALS = 3
 """Largest number of parser errors that are shown."""
 # the parser of each kind, the likeliest first, and the fact that proves the kind, if there is one
-_PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
+PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
     "block": (payloads.block, "merkle root ok"),
     "merkleblock": (payloads.merkleblock, "proof ok"),
     "headers": (payloads.headers, "work ok"),
@@ -71,7 +71,7 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
             raise ParameterError(f"not a P2P message ({counted(len(raw), 'byte')}): {error}") from None
     found: list[Finding] = []
     refusals: list[tuple[int, str]] = []
-    for kind, (parse, settled_by) in _PARSERS.items():
+    for kind, (parse, settled_by) in PARSERS.items():
         try:
             finding = parse(raw, network)
         except FormatError as error:
@@ -81,7 +81,7 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
             return [finding]
         found.append(finding)
     if found:
-        return sorted(found, key=lambda finding: finding.fact(_PARSERS[finding.kind][1]) is False)
+        return sorted(found, key=lambda finding: finding.fact(PARSERS[finding.kind][1]) is False)
     refusals.sort(key=lambda refusal: -refusal[0])  # the parser that read the most bytes is most likely the right one
     said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
     raise ParameterError(

@@ -38,7 +38,7 @@ _SILENCE_S = 30.0
 """If no transaction arrives for this many seconds, a message says which option the node needs (our choice)."""
 _WAITING = 10
 """Maximum number of transactions from all sources that wait to be matched (our choice)."""
-_MOST_ARRIVALS = 200_000
+MOST_ARRIVALS = 200_000
 """Number of transactions whose times of arrival are kept (our choice). They take about 30 MB."""
 _SCHEMES = "tcp://, ipc://, http://, https:// or p2p://"
 
@@ -58,7 +58,7 @@ class Arrivals:
     def note(self, raw: bytes) -> None:
         """Record that a transaction has arrived."""
         self._times.setdefault(hash(raw), int(self._now()))
-        if len(self._times) > _MOST_ARRIVALS:
+        if len(self._times) > MOST_ARRIVALS:
             self._times.popitem(last=False)
 
     def time_of(self, raw: bytes) -> int | None:
@@ -189,8 +189,8 @@ class Sources:
         """
         found: list[Txs] = []
         # other messages about gaps name the address
-        stack.enter_context(_handled("spvfilter.rpc.txnotices", logging.NullHandler()))
-        stack.enter_context(_handled("spvfilter.p2p.relayed", _Messages()))
+        stack.enter_context(handled_by("spvfilter.rpc.txnotices", logging.NullHandler()))
+        stack.enter_context(handled_by("spvfilter.p2p.relayed", UnrepeatedMessages()))
         for address in self.publishers:
             notices = await stack.enter_async_context(TxNotices.subscribed([address]))
             found.append(self._live(_published(notices, address, bad)))
@@ -211,7 +211,7 @@ class Sources:
             found.append(_given(self.texts))
         for txs in found:
             stack.push_async_callback(txs.aclose)
-        return found[0] if len(found) == 1 else _merged(found)
+        return found[0] if len(found) == 1 else merged(found)
 
     async def _live(self, txs: AsyncIterator[bytes]) -> Txs:
         """Yield the transactions from a node or from peers, and record when they arrive."""
@@ -272,7 +272,7 @@ async def _published(notices: TxNotices, address: str, bad: Bad) -> Txs:
             bad(f"{address}: {problem}")
 
 
-async def _merged(found: Sequence[Txs]) -> Txs:
+async def merged(found: Sequence[Txs]) -> Txs:
     """Yield the transactions from several sources as they arrive. An error in one source ends them all."""
     arrived: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_WAITING)
 
@@ -302,7 +302,7 @@ async def _merged(found: Sequence[Txs]) -> Txs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Messages(logging.Handler):
+class UnrepeatedMessages(logging.Handler):
     """Prints log messages about peers to standard error. A repeated message about a peer is printed once."""
 
     def __init__(self) -> None:
@@ -319,7 +319,7 @@ class _Messages(logging.Handler):
 
 
 @contextmanager
-def _handled(name: str, handler: logging.Handler) -> Iterator[None]:
+def handled_by(name: str, handler: logging.Handler) -> Iterator[None]:
     """Context manager: a logger's messages go only to this handler."""
     logger = logging.getLogger(name)
     before = logger.level, logger.propagate

@@ -56,7 +56,7 @@ class ExportOptions(BlockOptions):
     @cached_property
     def chosen_columns(self) -> ExportColumns:
         """The tables and columns."""
-        return ExportColumns.of(_chosen(self.columns), is_hex=self.hex)
+        return ExportColumns.of(chosen_columns(self.columns), is_hex=self.hex)
 
 
 class Exports(Rounds[ExportOptions]):
@@ -101,7 +101,7 @@ class Exports(Rounds[ExportOptions]):
             self.tell(missing)
 
 
-def _chosen(given: Iterable[str]) -> dict[str, list[str]] | None:
+def chosen_columns(given: Iterable[str]) -> dict[str, list[str]] | None:
     """Return the column names of each named table, or None for the default tables. Raises ParameterError."""
     chosen: dict[str, list[str]] = {}
     for text in given:

@@ -229,11 +229,11 @@ def _examined(
     raw: bytes, network: Network, height: int | None, *, must_have_witness: bool
 ) -> Exception | BlockFeeRate | None:
     """Return what is wrong with a block, otherwise its average fee rate. Without `height`, the rate is None."""
-    flaw = _flaw(raw, must_have_witness)
+    flaw = flaw_in(raw, must_have_witness)
     return flaw if flaw is not None or height is None else block_fee_rate(raw, network, height)
 
 
-def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
+def flaw_in(raw: bytes, must_have_witness: bool) -> Exception | None:
     """Return an error if a block has a flaw that its header's hash does not reveal, or None.
 
     The only consensus rule checked here is the one for amounts, since the books add them up.

@@ -83,7 +83,7 @@ from spvfilter.wire.messages.table import InvType, Message
 
 _ROUNDS = 8  # Limit on rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
-_MATCHES_AT_ONCE = 100  # Matches after which a step records no more blocks: about six milliseconds (our choice).
+MATCHES_AT_ONCE = 100  # Matches after which a step records no more blocks: about six milliseconds (our choice).
 _MOST_KEPT = 100  # Inputs that may wait for the end of a change. Beyond that, it ends without a pause (our choice).
 _LOOKS_AT_ONCE = 200  # Pairs of an own transaction and a peer to check in a step: about 3 milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
@@ -333,7 +333,7 @@ class ClientEngine:
         context, started = self._context, self._timers.started
         context.now = now
         context.tasks.tick(now.monotonic)
-        context.matches_left, context.looks_left = _MATCHES_AT_ONCE, _LOOKS_AT_ONCE
+        context.matches_left, context.looks_left = MATCHES_AT_ONCE, _LOOKS_AT_ONCE
         context.unix_now = started.wall + now.monotonic - started.monotonic
         context.out.journal.now = int(context.unix_now)
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 _PIPELINE = 4  # Outstanding requests for filter headers to one peer.
 
 # The other peers are asked after this many more blocks, and always at the tip.
-_HEAR_EVERY = 10 * _PERIOD
+HEAR_EVERY = 10 * _PERIOD
 MAX_UNDECIDED = 20  # Limit on undecided blocks in a peer's dispute before it ends (our choice).
 
 # An ended dispute resumes this many blocks below our last filter header: a day's blocks (our choice).
@@ -381,7 +381,7 @@ class FilterHeaders:
         height = min(rows.height, self._headers.knows(peer))
         if divergence is None:
             is_extending = rows.height < top and self._leader is not None and height < self._headers.knows(peer)
-            is_new = height - stated.agreed >= (_HEAR_EVERY if is_extending else 1)
+            is_new = height - stated.agreed >= (HEAR_EVERY if is_extending else 1)
             return (height, height) if is_new else None
         first = divergence.compared + 1
         last = min(first + MAX_CFHEADERS - 1, height)

@@ -10,7 +10,7 @@ from spvfilter.wallet.parts import Parts
 
 AT_ONCE = 200
 """Number of matches and transactions to process in one step, which takes 5 to 10 milliseconds (our choice)."""
-_MANY_MATCHES = 100
+MANY_MATCHES = 100
 """Largest number of matches that are recorded in a single step (our choice)."""
 
 
@@ -42,4 +42,4 @@ class LongChange:
 
 def is_long(matches: int) -> bool:
     """True if a change with this many matches should take several steps."""
-    return matches > _MANY_MATCHES
+    return matches > MANY_MATCHES

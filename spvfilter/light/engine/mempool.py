@@ -49,7 +49,7 @@ from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 MAX_ASKED = 5_000  # Limit on outstanding requests for transactions to a peer with a filter (our choice).
 MAX_ASKED_UNFILTERED = 625  # Limit on outstanding requests to a peer without a filter (our choice).
 _MAX_HEARD = 50_000  # Txids and wtxids that are remembered (our choice).
-_MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
+MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
 ASK_AFTER_S = 10.0
 """Seconds after which a peer in another network group is asked for a waiting transaction: two of Core's rounds."""
 _MAX_QUESTIONS = 100  # Limit on outstanding requests of this kind (our choice).
@@ -158,7 +158,7 @@ class MempoolWatch:
         announcement of a transaction counts, because otherwise a few bytes could move many matches back and forth.
         """
         books = self._context.books
-        for item in items[-_MAX_ORDERED:]:
+        for item in items[-MAX_ORDERED:]:
             if item.hash in inventory.heard:
                 continue
             record = books.facts.find(item.hash)
@@ -170,12 +170,12 @@ class MempoolWatch:
                     conflict = None if verdict.conflicts_with is None else books.facts.record(verdict.conflicts_with)
                     ids = () if conflict is None else books.facts.hashes(conflict.txid)
                     is_later = not inventory.heard.keys().isdisjoint(ids)
-                    if (is_later or (ids and self._has_left(ids))) and len(inventory.later) < _MAX_ORDERED:
+                    if (is_later or (ids and self._has_left(ids))) and len(inventory.later) < MAX_ORDERED:
                         inventory.later.add(record.txid)
                         self._later[record.txid] = None
                         self._context.changed()
             inventory.heard[item.hash] = None
-        for each in list(islice(inventory.heard, max(0, len(inventory.heard) - _MAX_ORDERED))):
+        for each in list(islice(inventory.heard, max(0, len(inventory.heard) - MAX_ORDERED))):
             del inventory.heard[each]
 
     def _has_left(self, ids: Collection[bytes]) -> bool:

@@ -330,12 +330,12 @@ def _children(parent_of: Callable[[int], Any], steps: tuple[Step, ...], size: in
         if not is_ranged:
             constant = bytes(public_key(parent))[-size:]
             return lambda indexes: [constant] * len(indexes)
-        return lambda indexes: [key[-size:] for key in _children_at(parent, indexes, flags)]
+        return lambda indexes: [key[-size:] for key in children_at(parent, indexes, flags)]
 
     return bind
 
 
-def _children_at(parent: Any, indexes: Sequence[int], flags: int) -> list[bytes]:
+def children_at(parent: Any, indexes: Sequence[int], flags: int) -> list[bytes]:
     """Return the compressed public keys of children of an extended key of libwally (BIP-32 CKDpub).
 
     libwally derives one child at a time. For many children, the kernel takes a third of the time.
@@ -368,7 +368,7 @@ def _musig(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key:
     arguments = expression.arguments or ()
     if len(arguments) > _MAX_MUSIG_KEYS:
         raise fault(at, f"musig() takes at most {_MAX_MUSIG_KEYS} keys, not {len(arguments)}")
-    aggregate = _aggregation()
+    aggregate = aggregation()
     members = [read_key(argument, KeyPlace.MUSIG, reading) for argument in arguments]
     steps, is_ranged = _musig_path(expression)
     if expression.suffix:
@@ -423,7 +423,7 @@ def _xonly(derive: Derive) -> Derive:
 
 
 @cache
-def _aggregation() -> Callable[[list[bytes]], bytes]:
+def aggregation() -> Callable[[list[bytes]], bytes]:
     """Return the function that aggregates public keys (KeyAgg of BIP-327) into a compressed public key.
 
     Raises DescriptorError if btclib-secp256k1 is not installed.

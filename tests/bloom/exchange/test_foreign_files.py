@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mmh3
 import pytest
@@ -78,7 +79,13 @@ MMAP3_FILE = (
     + bytes(1280 - 1079)
     + bytes.fromhex("00900000100080000002100110004090")
 )
-INTEGERS = {"integer": "int32", "long": "int64"}
+ENCODES: dict[str, Any] = {
+    "byteArray": None,
+    "string": partial(str.encode, encoding="latin-1"),
+    "unencodedChars": partial(str.encode, encoding="utf-16-le"),
+    "integer": "int32",
+    "long": "int64",
+}
 OTHERS = [str(number) for number in range(1000, 1200)]
 
 
@@ -96,9 +103,7 @@ def test_guava_files_contain_their_keys_and_come_back(
     assert made.hashing == GuavaHash(strategy)
     assert abs(len(made) - len(keys)) <= 2
     assert write_guava(made).hex() == file
-    again = BloomFilter(bits=made.bits, hash_funcs=made.hash_funcs, hashing=made.hashing, encode=made._encode_with)
-    if made._encode_with is None and funnel != "byteArray":
-        again = BloomFilter(bits=made.bits, hash_funcs=7, hashing=made.hashing, encode=INTEGERS[funnel])
+    again = BloomFilter(bits=made.bits, hash_funcs=made.hash_funcs, hashing=made.hashing, encode=ENCODES[funnel])
     again.update(list(keys))
     assert again.dump() == made.dump()
 

@@ -116,7 +116,7 @@ def test_a_redisbloom_filter_is_an_ordinary_filter(monkeypatch: pytest.MonkeyPat
     assert pickle.loads(pickle.dumps(made)) == made
     with pytest.raises(CapacityError):
         made.update(f"{number}" for number in range(200, 300))
-    monkeypatch.setattr("spvfilter.bloom.exchange.redisbloom._PIECE", 100)
+    monkeypatch.setattr("spvfilter.bloom.exchange.redisbloom.PIECE", 100)
     chunks = [*write_redisbloom(made)]
     assert [number for number, _ in chunks] == [1, 101, 201, 301, 361]
     assert read_redisbloom(chunks, encode="utf-8") == [made]

@@ -223,14 +223,14 @@ def test_only_chunks_that_contain_the_name_are_read(tmp_path: Path, monkeypatch:
     made = pa.table({f"c{number}": list(range(6)) for number in range(200)})
     pq.write_table(made, tmp_path / "f", row_group_size=2, bloom_filter_options={"c77": OPTIONS})
     read: list[str] = []
-    chunk = parquet._chunk
+    chunk = parquet.read_chunk
 
     def noted(cursor: Thrift, wire: Wire) -> Any:
         found = chunk(cursor, wire)
         read.append(found.path)
         return found
 
-    monkeypatch.setattr(parquet, "_chunk", noted)
+    monkeypatch.setattr(parquet, "read_chunk", noted)
     assert None not in column_filters(tmp_path / "f", "c77")
     assert read == ["c77"] * 3
     for name in ("c", "d", "c\\x77", "c\udcff", "c77."):
@@ -456,7 +456,7 @@ def test_filters_of_another_shape_are_not_split_blocks() -> None:
         ):
             BitCore(cells, functions, Family.SPLIT_BLOCK, bytes(16), b"", Encoding.BYTES, partitioned)
     with pytest.raises(MismatchError):
-        SplitBlockFilter(1, 0.1)._same_shape(SplitBlockFilter(1, 0.1, keys="utf-8"))
+        SplitBlockFilter(1, 0.1).__ior__(SplitBlockFilter(1, 0.1, keys="utf-8"))
 
 
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (1_000, 0.1), (2_000, 0.01)])

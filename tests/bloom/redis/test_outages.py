@@ -14,7 +14,7 @@ from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import ResponseError
 
 from spvfilter.bloom.filter import BloomFilter
-from spvfilter.bloom.redis.client import _translated, connect
+from spvfilter.bloom.redis.client import connect, translated
 from spvfilter.bloom.redis.filter import RedisBloomFilter
 from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
 from spvfilter.errors import (
@@ -193,7 +193,7 @@ async def test_forgotten_scripts_are_sent_again(client: Redis, remote: RedisBloo
 )
 def test_script_errors_in_redis_6_wording_are_recognized(words: str, wanted: type[RemoteError]) -> None:
     error = ResponseError(f"Error running script (call to f_7b2c): @user_script:7: @user_script: 7: {words} ")
-    assert type(_translated(error, [b"{f}:header"])) is wanted
+    assert type(translated(error, [b"{f}:header"])) is wanted
 
 
 @asynccontextmanager

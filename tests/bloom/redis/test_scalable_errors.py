@@ -26,7 +26,7 @@ from spvfilter.errors import (
     RemoteReadOnlyError,
     RemoteTypeError,
 )
-from support.filters.redisoperations import contents
+from support.filters.redisoperations import contents, grow
 from support.peers.redisserver import RedisServer, running_redis
 
 pytestmark = pytest.mark.redis
@@ -44,7 +44,7 @@ READING: dict[str, Operation] = {
 WRITING: dict[str, Operation] = {
     "add": lambda remote: remote.add(1 << 40),
     "update": lambda remote: remote.update([1 << 40]),
-    "grow": lambda remote: remote._grow(),
+    "grow": grow,
     "clear": lambda remote: remote.clear(),
     "delete": lambda remote: remote.delete(),
     "expire": lambda remote: remote.expire(1),
@@ -176,7 +176,9 @@ async def test_without_memory_no_key_is_partly_added(client: Redis, remote: Redi
         for operation in ("add", "update", "clear"):
             with pytest.raises(RemoteFullError, match="maxmemory"):
                 await OPERATIONS[operation](remote)
-        full = remote._layout.full_at(2)
+        layout = SeriesLayout("f", Growth(50, 0.01), 50, None, "int64")
+        layout.know(3)
+        full = layout.full_at(2)
         with pytest.raises(RemoteFullError):
             await RedisScalableBloomFilter.create(client, "g", **SHAPE)
         with pytest.raises(RemoteFullError):
@@ -249,8 +251,10 @@ async def test_a_cancelled_addition_is_complete_or_absent(client: Redis, remote:
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await adding
-        counted = (await remote._state()).set_bits
-        assert [slice.set_bits() for slice in (await remote.snapshot()).slices] == [*counted]
+        state = await client.get("{f}:slices")
+        assert isinstance(state, bytes)
+        _, *counted = struct.unpack(f"<{len(state) // 8}Q", state)
+        assert [slice.set_bits() for slice in (await remote.snapshot()).slices] == counted
     assert steps > 3
     await remote.update(range(200, 300))
     assert await remote.contains_many(range(300)) == b"\1" * 300
@@ -277,14 +281,15 @@ async def test_an_oversized_shard_is_refused_at_creation(client: Redis) -> None:
 
 async def test_growth_ends_with_the_number_of_shards(client: Redis) -> None:
     remote = await RedisScalableBloomFilter.create(client, "f", 20, 0.01, 1_024, encode="int64", shard_size=1)
-    await plant(client, 1, remote._layout.full_at(0))
+    first = SeriesLayout("f", Growth(20, 0.01, 1_024), 1, None, "int64")
+    await plant(client, 1, first.full_at(0))
     with pytest.raises(
         CapacityError, match=r"with another slice, it would have more than 16384 shards of 1 bytes"
     ) as caught:
         await remote.add(1)
     assert (caught.value.count, caught.value.capacity) == (19, 20)
     assert 0 < (caught.value.fp_rate or 0) < 0.01
-    assert len(await client.keys()) == 2 + remote._layout.slices[0].shards
+    assert len(await client.keys()) == 2 + first.slices[0].shards
 
 
 async def test_bad_arguments_are_refused_before_a_request(client: Redis, remote: RedisScalableBloomFilter) -> None:
@@ -311,7 +316,8 @@ async def test_bad_arguments_are_refused_before_a_request(client: Redis, remote:
             await remote.update(batch)
     with pytest.raises(ParameterError, match="name"):
         await RedisScalableBloomFilter.create(client, "", **SHAPE)
-    odd = ScalableBloomFilter._made(Growth(50, 0.02), [*ScalableBloomFilter(50, 0.01).slices])
+    odd = ScalableBloomFilter(50, 0.01)
+    odd.nominal_fp_rate = 0.02
     with pytest.raises(MismatchError, match="slice 0 does not follow from the filter's parameters"):
         await RedisScalableBloomFilter.create_from(client, "g", odd)
     with pytest.raises(TypeError, match="redis"):

@@ -276,7 +276,7 @@ def test_a_correct_merkle_root_identifies_a_block(
 ) -> None:
     anything = Finding("filterload", "Filter", [])
     # pretend that it is a filterload, too
-    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))
+    monkeypatch.setitem(command.PARSERS, "filterload", (lambda raw, network: anything, ""))
     assert run("inspect", chain[0].hex(), *TABLE).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1

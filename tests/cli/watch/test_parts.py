@@ -118,7 +118,7 @@ def test_discovering_asks_the_seeds_and_then_the_nodes_they_name(run: Any, monke
         raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(connection, "_connect", refuse)
+    monkeypatch.setattr(connection, "connect", refuse)
     ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once", "--timeout", "0.3")
     assert sorted(asked) == sorted(f"x49.{seed}" for seed in SIGNET.dns_seeds)
     assert ran.code == 2

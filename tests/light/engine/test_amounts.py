@@ -10,7 +10,7 @@ from light.engine.test_bounds import OURS
 from light.engine.test_queue import Announcing
 from spvfilter.errors import LieError
 from spvfilter.hashes import sha256d
-from spvfilter.light.engine.blocks import _flaw
+from spvfilter.light.engine.blocks import flaw_in
 from spvfilter.light.engine.effects import Effect, Emit
 from spvfilter.light.engine.inputs import Heard
 from spvfilter.light.events import Mode, PeerWarning
@@ -49,14 +49,14 @@ def test_a_whole_block_with_an_impossible_amount_is_refused(values: tuple[int, .
         [build.coinbase(1), paying(1), paying(*values)],
         [build.coinbase(1, [TxOut(value, OURS) for value in values])],
     ):
-        found = _flaw(block(txs), must_have_witness=False)
+        found = flaw_in(block(txs), must_have_witness=False)
         assert isinstance(found, LieError)
         assert found.cause is Lie.IMPOSSIBLE_TX
 
 
 @pytest.mark.parametrize("values", POSSIBLE)
 def test_amounts_up_to_all_coins_are_accepted(values: tuple[int, ...]) -> None:
-    assert _flaw(block([build.coinbase(1), paying(*values)]), must_have_witness=False) is None
+    assert flaw_in(block([build.coinbase(1), paying(*values)]), must_have_witness=False) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -16,7 +15,7 @@ from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Fence, Send
-from spvfilter.light.engine.filterheaders import FilterHeaders, _Divergence
+from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions, Stated
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import PeerHeaders
@@ -35,6 +34,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 from support.blocks.headerchains import chain_of
+from support.client.engineparts import EndedDispute, locate
 
 T = TypeVar("T")
 
@@ -89,8 +89,7 @@ class Asked:
         self.context.tasks.run()
 
     def locate(self, heard: FilterHeaders, below: int, above: int, header: bytes) -> None:
-        self.context.tasks.begin(partial(heard._locate, self.peer, below, above, header), "locate")
-        self.context.tasks.run()
+        locate(self.context, heard, self.peer, below, above, header)
 
 
 def test_filters_may_come_in_any_order() -> None:
@@ -216,14 +215,12 @@ def test_a_checkpoint_that_has_become_ours_is_no_lie() -> None:
 
 def test_blocks_that_replace_blocks_before_an_ended_dispute_are_judged() -> None:
     asked, heard, ours = _heard_of(50)
-    stated = heard._stated_by(asked.peer)
-    stated.divergence = divergence = _Divergence(10, 10, None, is_ended=True, resumed=40)
+    dispute = EndedDispute(heard, asked.peer, 10, resumed=40)
     heard.disconnect_to(30)
     asked.context.rows.append(
         b"".join(ours[31:]), b"".join(filter_headers(ours[31:], asked.context.rows.header_at(30)))
     )
-    heard._resume(divergence)
-    assert divergence.compared == 30
+    assert dispute.resume() == 30
 
 
 def test_filters_that_arrive_together_answer_several_questions() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.kernel import chain_filter_headers
-from spvfilter.light.engine import filterrows
 from spvfilter.light.engine.filterrows import FilterRows
+from support.client.engineparts import segments_of, shared_segments
 
 NONE = bytes(32)
 
@@ -49,11 +49,11 @@ def test_rows_equal_a_list(steps: list[tuple[int, int]], seed: int) -> None:
 def test_clients_share_segments_until_the_last_one_is_gone() -> None:
     saved = hashes_of(1, 9_000)
     one, other = FilterRows([saved]), FilterRows([saved[: 32 * 5_000], saved[32 * 5_000 :]])
-    assert [id(each) for each in one._segments] == [id(each) for each in other._segments]
-    assert len(one._segments) == 9_000 // 2_048
-    names = [each.headers[-32:] for each in one._segments]
+    segments = segments_of(one)
+    assert segments == segments_of(other)
+    assert len(segments) == 9_000 // 2_048
     other.cut(100)
     assert one.hashes(0, 8_999) == [saved[at : at + 32] for at in range(0, len(saved), 32)]
     del one, other
     gc.collect()
-    assert not any(name in filterrows._SEGMENTS for name in names)
+    assert not shared_segments() & {name for _, name in segments}

@@ -21,6 +21,7 @@ from spvfilter.wire.events import Cause
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from support.client.discovery import DAY, NAMED, Run, book_of, told
+from support.client.engineparts import note_learned
 from support.client.swarm import NETWORK, SEEDS, START, Client, Swarm, client
 
 # Addresses from peers
@@ -120,10 +121,7 @@ def many(start: int, count: int = 1_000) -> list[PeerAddress]:
 
 def test_unrequested_addresses_of_a_peer_are_taken_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
-    learned: list[PeerAddress] = []
-    discovery = run.engine.pool.discovery
-    assert discovery is not None
-    monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
+    learned = note_learned(monkeypatch, run.engine)
     run.tell(*many(0))
     assert len(learned) == 1_000
     run.tell(*many(1_000))
@@ -136,11 +134,8 @@ def test_unrequested_addresses_of_a_peer_are_taken_slowly(monkeypatch: pytest.Mo
 
 def test_a_peer_cannot_choose_the_accepted_part_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
-    learned: list[PeerAddress] = []
-    discovery = run.engine.pool.discovery
-    assert discovery is not None
     run.tell(*many(0))
-    monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
+    learned = note_learned(monkeypatch, run.engine)
     message = many(1_000)
     run.tell(*message, after=990)
     assert len(learned) == 100

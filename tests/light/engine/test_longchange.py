@@ -26,7 +26,7 @@ from support.client.stage import Prompt, Stage, stage
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(longchange, "_MANY_MATCHES", 3)
+    monkeypatch.setattr(longchange, "MANY_MATCHES", 3)
     monkeypatch.setattr(longchange, "AT_ONCE", 5)
     monkeypatch.setattr(Quorum, "needed", lambda self, groups: 1)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from light.engine.test_slots import Pool
-from spvfilter.light.engine.netgroups import _IPV4, NAMES, dialling_group, is_public, netgroup
+from spvfilter.light.engine.netgroups import NAMES, dialling_group, is_public, netgroup
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 
 OCTETS = st.sampled_from((0, 1, 2, 88, 99, 255)) | st.integers(0, 255)
@@ -61,7 +61,7 @@ def test_text_is_an_ipv4_address_if_ipaddress_parses_it(text: str) -> None:
     read = None
     with suppress(ValueError):
         read = ipaddress.IPv4Address(text)
-    assert (_IPV4.fullmatch(text) is not None) == (read is not None)
+    assert netgroup(text) == (NAMES if read is None else str(ipaddress.ip_network((read, 16), strict=False)))
     if read is None:
         with pytest.raises(ValueError, match="does not appear to be"):
             is_public(text, NetId.IPV4)

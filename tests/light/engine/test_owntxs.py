@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 from math import inf
 
 import pytest
 from hypothesis import given, strategies as st
 
 from light.engine.test_bounds import OURS, Run
-from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.inputs import BroadcastAsked, Instant, Tick
 from spvfilter.light.engine.owntxs import OwnTx, OwnTxs, Schedule
-from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from support.blocks.build import TxIn, TxOut, tx
+from support.client.engineparts import note_planned, tracked_txs
 
 
 def family(rng: random.Random, parents: list[list[int]]) -> list[OwnTx]:
@@ -97,14 +95,7 @@ def test_a_schedule_forgets_nothing(plans: list[tuple[int, int]], most: int) -> 
 @pytest.mark.slow
 def test_a_step_looks_at_few_own_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each broadcast looked at all own transactions: with 600, the loop stood still for seconds."""
-    run, looked, now = Run(Mode.COMPACT), list[OwnTx](), 0.0
-    plan = Broadcaster._plan_announcements
-
-    def planned(broadcaster: Broadcaster, own: OwnTx, peers: Collection[Peer]) -> None:
-        looked.append(own)
-        plan(broadcaster, own, peers)
-
-    monkeypatch.setattr(Broadcaster, "_plan_announcements", planned)
+    run, looked, now = Run(Mode.COMPACT), note_planned(monkeypatch), 0.0
     rng = random.Random(2)
     for _ in range(1_000):
         looked.clear()
@@ -112,7 +103,7 @@ def test_a_step_looks_at_few_own_transactions(monkeypatch: pytest.MonkeyPatch) -
         run.engine.step(BroadcastAsked(raw), Instant(now, now))
         run.commit()
         assert len(looked) <= 4
-    told = dict.fromkeys(own.tx.txid for own in run.engine.broadcaster._owns if own.announced_at is not None)
+    told = dict.fromkeys(own.tx.txid for own in tracked_txs(run.engine) if own.announced_at is not None)
     assert len(told) == 1_000
     for _ in range(100):  # all of them are announced again
         looked.clear()

@@ -95,7 +95,7 @@ def test_a_late_peer_changes_nothing_while_another_has_the_replacement(has_left:
 def test_the_order_of_a_bounded_number_of_announcements_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     conflicts = Conflicts()
     many, few = conflicts.txids
-    monkeypatch.setattr("spvfilter.light.engine.mempool._MAX_ORDERED", PAIRS - 1)
+    monkeypatch.setattr("spvfilter.light.engine.mempool.MAX_ORDERED", PAIRS - 1)
     for txids in (few, many, many[:1]):
         conflicts.announce(txids)
     assert conflicts.live() == [False] + [True] * (PAIRS - 1) + [True] + [False] * (PAIRS - 1)

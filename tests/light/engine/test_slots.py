@@ -25,6 +25,7 @@ from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service
+from support.client.engineparts import named_slots
 from support.client.stage import Prompt, at, stage
 
 NOW = 1_700_000_000.0
@@ -197,7 +198,7 @@ def test_a_peer_without_the_needed_services_takes_no_slot(tmp_path: Path) -> Non
 def test_a_thousand_named_addresses_fill_the_slots_quickly() -> None:
     pool = Pool([f"10.{net // 250}.{net % 250}.1:1" for net in range(1_000)], 8)
     pool.pass_time(2)
-    slots = pool._named()
+    slots = named_slots(pool)
     assert len(slots.free) == 992
     assert slots.taking(slots.free) == []
 

@@ -17,9 +17,8 @@ from unittest.mock import patch
 import pytest
 
 from spvfilter.light.engine import addresses
-from spvfilter.light.engine.addressbook import BUCKET_SIZE, NEW_BUCKETS, TRIED_BUCKETS, AddressBook
-from spvfilter.light.engine.addresses import Discovery
-from spvfilter.store.addresses import KnownAddress
+from spvfilter.light.engine.addressbook import NEW_BUCKETS
+from support.client.engineparts import ANCHORS, BUCKETS_BY_SOURCE
 from support.client.swarm import HOSTILE_GROUPS, Client, client
 from support.vectors import effort
 
@@ -29,15 +28,10 @@ SEEDS = range(effort(1, 1, 8))
 SESSIONS, ONLINE_S, APART_S = 14, 1_200.0, 43_200.0  # twice a day for twenty minutes, for a week
 
 
-def _anywhere(self: AddressBook, known: KnownAddress) -> tuple[int, int]:
-    buckets = TRIED_BUCKETS if known.tried else NEW_BUCKETS
-    return self._hash("any", known.address) % buckets, self._hash("at", known.tried, known.address) % BUCKET_SIZE
-
-
 RULES: dict[str, tuple[object, str, Callable[..., object]]] = {
     "one of a group": (addresses, "dialling_group", lambda host: host),
-    "buckets by source": (AddressBook, "_slot", _anywhere),
-    "anchors": (Discovery, "_note_anchors", lambda self, now, there: None),
+    "buckets by source": BUCKETS_BY_SOURCE,
+    "anchors": ANCHORS,
 }
 
 

@@ -26,6 +26,7 @@ from spvfilter.wire.messages.filters import GetCFCheckpt, GetCFHeaders, GetCFilt
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.blocks.build import TxIn, TxOut, tx
 from support.blocks.locks import build_tx, key
+from support.client.engineparts import search_by
 from support.client.sending import answer, send
 from support.client.stage import Prompt, at, stage
 from support.client.swarm import client
@@ -64,7 +65,7 @@ def test_a_change_to_compact_filters_clears_the_filters_of_peers(
 ) -> None:
     """The old filter does not match later entries. A peer that keeps it announces no payment to them."""
     way = [SearchMode.BLOOM]
-    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
+    search_by(monkeypatch, way)
     with stage(tmp_path, Mode.AUTO, Prompt) as world:
         world.boot()
         world.wait_synced(within=120)
@@ -87,7 +88,7 @@ def test_compact_filters_without_the_mempool_reveal_nothing_new(
 ) -> None:
     """With an own transaction, the client sent peers the outpoints of all coins that compact filters had found."""
     way = [SearchMode.BLOOM]
-    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
+    search_by(monkeypatch, way)
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         world.boot()
         world.wait_synced(within=120)
@@ -118,7 +119,7 @@ def test_compact_filters_without_the_mempool_reveal_nothing_new(
 def test_compact_filters_find_spends_of_a_bare_multisig_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No entry has the script. The client learned it when BIP-37 found the output."""
     way, lock = [SearchMode.BLOOM], multisig(1, [key(70), key(71)])
-    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
+    search_by(monkeypatch, way)
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
@@ -146,7 +147,7 @@ def test_blocks_that_were_searched_by_bip37_later_are_not_proven(
     left.
     """
     way, lock = [SearchMode.COMPACT], p2wpkh(key(77))
-    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
+    search_by(monkeypatch, way)
     with stage(tmp_path, Mode.AUTO, OmitsAll, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.truth.receive(lock)
@@ -368,7 +369,7 @@ def test_requests_from_before_a_filter_cost_no_connection(tmp_path: Path, monkey
 def test_an_announcement_during_a_wait_is_found_by_bip37(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hash was remembered only for compact filters, and no peer announces it again by itself."""
     way = [SearchMode.COMPACT]
-    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
+    search_by(monkeypatch, way)
     with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom, mempool_groups=1) as world:
         monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one with compact filters
         world.boot()

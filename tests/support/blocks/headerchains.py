@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from spvfilter.chain import Fork, HeaderChain, Tip
+from spvfilter.chain import Fork, HeaderChain, HeaderSync, Tip, packed
+from spvfilter.chain.packed import PackedHeaders
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.protocol import MAX_HEADERS
 from support.blocks.build import EASY_BITS, sha256d
@@ -156,3 +157,34 @@ def state(chain: HeaderChain) -> tuple[int, bytes, int, bytes]:
 def forks_of(chain: HeaderChain) -> list[Fork]:
     """The kept branches beside the best chain."""
     return list(chain._forks)
+
+
+def commitment_offset(sync: HeaderSync) -> int:
+    """The height of the first header to which a first pass commits."""
+    return sync._offset
+
+
+def commitments_of(sync: HeaderSync) -> bytes:
+    """One byte for each commitment of the first pass."""
+    assert sync._passes is not None
+    return bytes(sync._passes.commitments)
+
+
+def waiting_headers(sync: HeaderSync) -> bytes:
+    """The headers of the second pass that the chain does not have yet."""
+    return bytes(sync._passes.headers) if sync._passes else b""
+
+
+def indexes_of(chain: PackedHeaders) -> Sequence[bytes]:
+    """The indexes by hash of a chain."""
+    return chain._indexes
+
+
+def shared_parts(chain: PackedHeaders) -> tuple[list[int], list[int]]:
+    """The identities of the segments and of the large indexes of a chain, which chains may share."""
+    return [id(each) for each in chain._segments], [id(each) for each in chain._large]
+
+
+def shared_segments() -> dict[bytes, int]:
+    """The identity of each segment that a chain of the process has, by the hash of its last header."""
+    return {name: id(each) for name, each in packed._SEGMENTS.items()}

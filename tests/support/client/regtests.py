@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
+from unittest.mock import patch
 
 from spvfilter.node import Node, Regtest, Responder
 from spvfilter.primitives import OutPoint
@@ -65,6 +67,13 @@ def mine_unlike_others(regtest: Regtest) -> None:
 def accept_replacements(regtest: Regtest) -> None:
     """Let the mempool accept replacements from now on."""
     regtest.mempool._replaces = True
+
+
+@contextmanager
+def refusing_replacements(regtest: Regtest) -> Iterator[None]:
+    """Context manager: the mempool refuses replacements."""
+    with patch.object(regtest.mempool, "_replaces", False):
+        yield
 
 
 def wake(node: Node) -> None:

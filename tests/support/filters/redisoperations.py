@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.redis.filter import RedisBloomFilter
+from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
 
 SHAPE: dict[str, Any] = {"bits": 80_000, "hash_funcs": 7}
 OPERATIONS: dict[str, Callable[[RedisBloomFilter], Awaitable[object]]] = {
@@ -30,6 +31,11 @@ OPERATIONS: dict[str, Callable[[RedisBloomFilter], Awaitable[object]]] = {
 
 def keys(count: int) -> list[bytes]:
     return [b"key %d" % number for number in range(count)]
+
+
+async def grow(remote: RedisScalableBloomFilter) -> None:
+    """Make the next slice, as `add` does once the last one is full. Something may have happened in between."""
+    await remote._grow()
 
 
 async def contents(client: Redis) -> dict[Any, Any]:

@@ -15,6 +15,7 @@ from spvfilter.wire.events import Role
 from spvfilter.wire.messages.table import LIMITS
 from spvfilter.wire.streams import MessageStream
 from spvfilter.wire.v2 import PacketEncoder, V2Stream
+from support.peers.sessionparts import encoder_of
 from support.peers.sessions import MAGIC
 
 Item = Frame | Filters | tuple[str, str]  # an error is (field, message)
@@ -60,11 +61,6 @@ def items(side: MessageStream) -> list[Item]:
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behave as if the packages of the extra `bip324` were not installed."""
     monkeypatch.setitem(sys.modules, "btclib_secp256k1.ellswift", None)
-
-
-def encoder_of(side: V2Stream) -> PacketEncoder:
-    """The encoder of a stream, for packets that it does not send by itself."""
-    return side._encoder
 
 
 class Pair(NamedTuple):
