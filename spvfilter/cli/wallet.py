@@ -19,6 +19,7 @@ from spvfilter.cli.term.ranges import left_out
 from spvfilter.cli.term.rows import Fields, print_rows
 from spvfilter.errors import ParameterError, counted
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import Balance, Coin, HistoryEntry
 from spvfilter.wallet.reader import WalletStore
@@ -149,7 +150,7 @@ def _balance(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
 def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
     coins = islice(_all(wallet.coins, args), args.limit)
     if chosen == "table":
-        _coin_table(page, list(coins))
+        _coin_table(page, list(coins), wallet.tip())
     else:
         print_rows(page, map(_coin_fields, coins), chosen, _COIN_COLUMNS)
     _note_unused_label(wallet, args)
@@ -338,7 +339,7 @@ def _show_balance(page: Page, balance: Balance, chosen: str) -> None:
     page.facts([(name, f"{value.rjust(wide)} BTC") for name, value in parts if name != "immature" or balance.immature])
 
 
-def _coin_table(page: Page, coins: list[Coin]) -> None:
+def _coin_table(page: Page, coins: list[Coin], tip: int) -> None:
     if not coins:
         page.line("no coins")
         return
@@ -357,7 +358,7 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
             "" if coin.height is None else str(coin.height),
             bitcoin(coin.value),
             str(coin.outpoint),
-            _state(coin),
+            _state(coin, tip),
             _short(coin.output_label or coin.label or ""),
             *(["" if coin.sp_label is None else str(coin.sp_label)] if is_silent else []),
         ]
@@ -366,14 +367,17 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
     page.table(columns, rows, shrink="outpoint")
 
 
-def _state(coin: Coin) -> str:
+def _state(coin: Coin, tip: int) -> str:
     if coin.is_frozen:
         return "frozen"
     if coin.spent_by is not None:
         return "being spent"
     if coin.height is None:
         return "pending"
-    return "spendable" if coin.is_spendable else "immature"
+    if coin.is_spendable:
+        return "spendable"
+    is_immature = coin.is_coinbase and tip + 1 - coin.height < COINBASE_MATURITY
+    return "immature" if is_immature else "being spent"  # by a broadcast that waits
 
 
 def _history_table(page: Page, entries: list[HistoryEntry]) -> None:

@@ -76,6 +76,23 @@ def test_full_disk_is_no_fault_of_the_database(path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, b"spvfilter: cannot read or write: No space left on device\n")
 
 
+def test_coins_of_a_broadcast_that_waits_are_not_immature(run: Any, tmp_path: Path) -> None:
+    ledger = Ledger(made := tmp_path / "wallet.db")
+    ledger.mine(12)
+    spent = ledger.put(pay(1, (50_000, OURS)), 3)
+    ledger.put(pay(2, (60_000, SAVINGS)), 4, position=0)
+    waiting = tx([TxIn(spent, 0)], [TxOut(49_000, p2wpkh(b"\xee" * 20))])
+    hits = tuple(ledger.watch.table.scan_tx(waiting))
+    ledger.store.commit(
+        Batch(transactions={txid(waiting): StoredTx(waiting, TxStatus.WAITING, 1, 1_700_000_000, hits=hits)})
+    )
+    ledger.store.close()
+    assert json.loads(run("wallet", "balance", "--db", made).out)["spendable"] == 0
+    rows = run("wallet", "coins", "--db", made, "--format", "table").out.splitlines()[1:]
+    assert [" immature " in row for row in rows] == [True, False]
+    assert " being spent " in rows[1]
+
+
 def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
     assert run("wallet", "balance", "--db", path, "--format", "table").out.splitlines() == [
         "confirmed       1.50050000 BTC",
