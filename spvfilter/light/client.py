@@ -248,7 +248,7 @@ class LightClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the client. If it stopped on its own and the block raised nothing, raise the error that stopped it.
+        """Stop the client. If it stopped on its own, raise the error that stopped it, unless the block raised one.
 
         The database is closed when this returns or raises, even if the task is cancelled in the meantime.
         """

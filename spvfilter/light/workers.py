@@ -124,7 +124,7 @@ class JobQueue:
                     pass
 
     async def end(self, last: Callable[[], object]) -> None:
-        """Call a last function after all others, and wait for it. It is called even if the wait is cancelled."""
+        """Call `last` after all other functions, and wait for it. It is called even if the wait is cancelled."""
         doing = self.submit(last)
         doing.add_done_callback(lambda _: WORKERS.leave(self._threads))
         try:

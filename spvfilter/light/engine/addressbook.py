@@ -120,7 +120,7 @@ class AddressBook:
         return self.entries.get(address)
 
     def take_changes(self) -> dict[str, KnownAddress | None]:
-        """Return the entries that have changed since the last call, by address. A removed entry is None."""
+        """Return the entries that have changed since the last call, keyed by address. A removed entry is None."""
         changes, self._changes = self._changes, {}
         return changes
 

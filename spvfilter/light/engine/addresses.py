@@ -124,7 +124,7 @@ class Discovery:
         bans: dict[str, float],
         random: random.Random,
     ) -> None:
-        """`options.reach` must not be Reach.NAMED. `bans` contains the end of each ban (Unix time), by address."""
+        """`options.reach` must not be Reach.NAMED. `bans` contains the ends of bans (Unix time), keyed by address."""
         self.book = book
         self.bans = bans
         self._options = options

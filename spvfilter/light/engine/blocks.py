@@ -41,7 +41,7 @@ class _Wanted:
 
 
 class BlockRequests:
-    """Requested blocks, by hash, until they arrive."""
+    """Requested blocks, keyed by hash, until they arrive."""
 
     def __init__(self, context: Context, headers: PeerHeaders) -> None:
         self._context = context

@@ -55,7 +55,7 @@ MAX_SERVED = 1_000
 MAX_PEERS_TOLD = 1_000
 """Number of the latest peers whose reactions to a transaction are kept in memory (our choice)."""
 MAX_CHILDREN = 1_000
-"""Number of txids and wtxids to keep for foreign children of the wallet's transactions (our choice)."""
+"""Largest number of txids and wtxids of foreign children of the wallet's transactions to remember (our choice)."""
 MAX_ANNOUNCED = 200
 """Largest number of transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0

@@ -253,7 +253,7 @@ class OwnTxs:
         return own.tx.txid in self._children
 
     def descendants(self, owns: Iterable[OwnTx]) -> dict[bytes, OwnTx]:
-        """Return the descendants of some transactions, by txid."""
+        """Return the descendants of some transactions, keyed by txid."""
         found, waiting = dict[bytes, OwnTx](), list(owns)
         while waiting:
             for child in self.children(waiting.pop()):

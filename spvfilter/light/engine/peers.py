@@ -235,7 +235,7 @@ class PeerPool:
 
     @property
     def bans(self) -> dict[str, float]:
-        """Ends of bans (Unix time), by address."""
+        """Ends of bans (Unix time), keyed by address."""
         return self._bans | {
             address: state.banned_until for address, state in self._states.items() if state.banned_until
         }

@@ -58,7 +58,7 @@ class Saved:
     anchors: list[str] = field(default_factory=list)
     """Addresses to connect to first."""
     private: dict[str, PrivateRecord] = field(default_factory=dict)
-    """Private transactions, by txid in hex."""
+    """Private transactions, keyed by txid in hex."""
     events: EventLog = field(default_factory=EventLog)
     """The range of event numbers in the database."""
     mined: frozenset[bytes] = frozenset()

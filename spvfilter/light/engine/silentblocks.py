@@ -67,7 +67,7 @@ class SilentBlock:
 
 
 class SilentBlocks:
-    """The blocks that are being searched for silent payments, by hash."""
+    """The blocks that are being searched for silent payments, keyed by hash."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -29,7 +29,7 @@ _TWEAK_SIZE = 33
 
 
 class TweakBlocks(SilentBlocks):
-    """The blocks whose tweaks are requested, by hash."""
+    """The blocks whose tweaks are requested, keyed by hash."""
 
     @property
     def ahead(self) -> int:
