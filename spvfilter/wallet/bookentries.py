@@ -36,7 +36,7 @@ class Entries:
 
         Args:
             entries: The entries, each with its label.
-            accounts: Accounts of the entries, by the entry's script.
+            accounts: Accounts of the entries, keyed by the entry's script.
             like: Row id of another entry. Blocks that were searched for that entry also count for the new ones.
         """
         first = self._searches.add_entries(len(entries), like)

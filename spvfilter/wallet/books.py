@@ -215,7 +215,7 @@ class Books:
         return sum(map(self.hits.is_match, self.judgement.waiting))
 
     def positions_at(self, height: int) -> dict[int, bytes]:
-        """Return the txids of matched transactions in the block at a height, by position in the block."""
+        """Return the txids of matched transactions in the block at a height, keyed by their position in it."""
         return {found.hit.position: found.hit.txid for found in self.facts.confirmed.at(height)}
 
     # Searching blocks
@@ -544,7 +544,7 @@ class Books:
     # Entries of the watch list
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
-        """Store labels, by the number of the entry, and update them in rows of transactions that no longer count."""
+        """Store labels, keyed by entry number, and update them in rows of transactions that no longer count."""
         self._changes.relabel(labels)
         self._write_uncounted(labels)
 

@@ -89,7 +89,7 @@ _INACTIVE = {
 
 
 def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes, Verdict]:
-    """Return the verdict on each record of a component, by txid.
+    """Return the verdict on each record of a component, keyed by txid.
 
     The result does not depend on the order of the records. Several components may be given as one. Work is linear in
     the inputs of the records, with two exceptions. Rule 2 joins sets of bits along the inputs, one bit for each record

@@ -90,7 +90,7 @@ class Changes:
         self.batch.removed = numbers
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
-        """Write labels, by the number of the entry. None removes a label."""
+        """Write labels, keyed by entry number. None removes a label."""
         self.batch.labels |= labels
 
     def move_window(self, change: KeychainChange) -> None:
@@ -103,7 +103,7 @@ class Changes:
         self.batch.sp_keys.append((keychain.name, keys))
 
     def put_output(self, row: int, found: tuple[int | None, bytes]) -> None:
-        """Write the facts about a silent payment, by the row id of its script."""
+        """Write the facts about a silent payment. `row` is the row id of its script."""
         self.batch.sp_outputs[row] = found
 
     def change_account(self, change: AccountChange) -> None:

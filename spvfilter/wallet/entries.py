@@ -93,8 +93,8 @@ class Renumbering:
     def confirmed(self, matches: ConfirmedMatches) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
         """Renumber the confirmed matches, in parts.
 
-        Returns the matches that another entry still matches, with that entry's old number, and the matches that
-        no entry matches any more.
+        Returns the matches that stay because another entry also matches, with that entry's old number, and the
+        matches to withdraw.
         """
         moved = list[StoredMatch]()
         for found, is_stop in counted(matches):

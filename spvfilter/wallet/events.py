@@ -110,7 +110,7 @@ class MatchUnconfirmed:
 @public
 @dataclass(frozen=True, slots=True)
 class TxReplaced:
-    """An unconfirmed transaction was replaced. Events that withdraw its matches and find new ones follow.
+    """An unconfirmed transaction was replaced. Events that withdraw its matches and report new ones follow.
 
     If somebody else's transaction double-spends one of the wallet's own, the wallet's transaction is reported as
     replaced.

@@ -45,7 +45,7 @@ class Hits:
         return [txid for txid, hits in self._hits.items() if any(hit.entry in entries for hit in hits.values())]
 
     def match(self, record: TxRecord) -> dict[Identity, Hit]:
-        """Return the matches of a transaction with the watch table, and with outputs of unconfirmed transactions."""
+        """Return the matches of a transaction, given the watch table and the outputs of unconfirmed transactions."""
         hits = self._watch.table.scan_tx(record.raw)
         spent = {hit.n for hit in hits if hit.spend}
         for n, outpoint in enumerate(record.inputs if record.fault is None else ()):

@@ -22,7 +22,7 @@ _TRIED = 8
 
 
 class NetgroupQuota:
-    """Foreign unconfirmed transactions by the set of network groups that announced them."""
+    """Foreign unconfirmed transactions, grouped by the set of network groups that announced them."""
 
     def __init__(self) -> None:
         self._party: dict[bytes, _Party] = {}

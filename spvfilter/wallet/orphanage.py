@@ -31,7 +31,7 @@ class Orphan(NamedTuple):
 
 
 class Orphanage:
-    """The latest orphans, by txid and by the outpoints that they spend."""
+    """The latest orphans, which can be looked up by txid and by the outpoints that they spend."""
 
     def __init__(self) -> None:
         self._orphans: dict[bytes, Orphan] = {}  # the oldest first

@@ -18,7 +18,7 @@ class SavedBooks:
     matches: Sequence[StoredMatch] = ()
     """All matches that count toward the balance."""
     transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)
-    """All transactions that are in no block or in a recent one, by txid."""
+    """All transactions that are in no block or in a recent one, keyed by txid."""
     cursor: int = -1
     """Height up to which blocks have been searched."""
     searched: int = -1

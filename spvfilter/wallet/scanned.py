@@ -40,7 +40,7 @@ class ScannedBlock:
     time: int | None = None
     """Time in the block's header (Unix time). It is needed if the block contains matches."""
     branches: Mapping[int, bytes] | None = None
-    """Merkle branches of transactions by position, if the search of the block has computed them."""
+    """Merkle branches of transactions, keyed by position, if the search of the block has computed them."""
 
     def branches_at(self, positions: Iterable[int]) -> dict[int, bytes]:
         """Return the merkle branches of the transactions at these positions, as far as the block proves them."""

@@ -95,7 +95,7 @@ class TxRecord(NamedTuple):
     wtxid: bytes
     """Witness txid of `raw`, 32 bytes in wire order."""
     fault: str | None
-    """Why no block may contain it anywhere but in the coinbase's place, judging by `raw` alone; None if a block may."""
+    """Why no block may contain it, except as the coinbase, judging by `raw` alone; None if a block may."""
     anchors: frozenset[Anchor] = frozenset()
     """The searched blocks that contain it, including stale blocks, since a disconnected block stays here."""
     first_seen: int | None = None
