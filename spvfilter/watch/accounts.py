@@ -51,7 +51,7 @@ class Accounts:
     names: dict[str, None] = field(default_factory=dict)
     """Names in the order in which the accounts were added."""
     entries: dict[int, str] | EntryAccounts = field(default_factory=dict)
-    """Account of an entry, by the number of the entry."""
+    """Accounts of entries, keyed by entry number."""
     current: str | None = None
     """Account of new entries in the list, or None for no account."""
 
