@@ -233,7 +233,7 @@ def take_outputs(
 
 
 def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeychain]:
-    """Return the sp() keychains that have labels in the watch list for which blocks have not been searched.
+    """Return the sp() keychains with labels that are new in the watch list, so no block has been searched for them.
 
     Labels that were only revealed need no search, because nobody knew their addresses before.
     """

@@ -410,7 +410,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
 
 
 def is_script_used(checked: Checked, script: bytes) -> bool:
-    """Return True if an output that pays a script has been found, or if its index in a keychain has been used."""
+    """Return True if an output that pays a script has been found, or if the script's keychain index has been used."""
     places = EntryPlaces(checked)
     for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?')}", (script, script)):
         if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):
