@@ -1,4 +1,4 @@
-"""A plan of files on the workers of a cluster. Each machine has its own files; a block in several is scanned once."""
+"""A plan of files on a cluster's workers. Machines have different files; a block that several have is scanned once."""
 
 from __future__ import annotations
 
