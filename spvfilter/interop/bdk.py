@@ -55,12 +55,11 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         network = getattr(bdk.Network, name)
     except ImportError:
         raise ParameterError(f"a BDK wallet needs bdkpython; {remedy('bdk')}") from None
-    found, keychains, coins, unspent = await client.read(
+    found, keychains, unspent = await client.read(
         lambda views: (
             views.history(),
             views.keychains(keychain, account=account),
-            views.coins(),
-            views.unspent(trusted_change=True),
+            views.unspent(account=account, trusted_change=True),
         )
     )
     entries = [each for each in found if each.status.counts]
@@ -90,8 +89,10 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     for kind, indexes in zip((bdk.KeychainKind.EXTERNAL, bdk.KeychainKind.INTERNAL), taken, strict=False):
         for index in indexes:
             wallet.mark_used(kind, index)
-    for outpoint in {coin.outpoint for coin in coins} - {coin.outpoint for coin in unspent}:
-        wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_bytes(outpoint.txid), vout=outpoint.index))
+    free = {(coin.outpoint.txid, coin.outpoint.index) for coin in unspent}
+    for output in wallet.list_unspent():
+        if (output.outpoint.txid.serialize(), output.outpoint.vout) not in free:
+            wallet.lock_outpoint(output.outpoint)
     return wallet
 
 
