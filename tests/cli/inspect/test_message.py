@@ -34,10 +34,6 @@ from support.vectors import vector_cases, vector_file
 TABLE = ("--format", "table")
 
 BLOCK = build.block_of(bytes(32), 7, [build.tx([build.TxIn(bytes([9] * 32), 0)], [build.TxOut(5, b"\x51" * 9)])])
-TXIDS = [
-    build.txid(raw)
-    for raw in (build.coinbase(7), build.tx([build.TxIn(bytes([9] * 32), 0)], [build.TxOut(5, b"\x51" * 9)]))
-]
 PROOF = MerkleBlock.from_block(BLOCK, [1])
 CHAIN = [raw[:80] for raw in build.chain_of([[], [], []])]
 VERSION = Version(70016, 5 | 1 << 40, 1_700_000_000, 77, b"/\x1b[31mred:1/", -1, False)
