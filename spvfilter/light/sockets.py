@@ -63,7 +63,7 @@ class Sockets:
         self._use(peer, lambda connection: connection.post(message))
 
     def fence(self, peer: int, token: int) -> None:
-        """Send a ping, and report its pong as Fenced."""
+        """Send a ping, and report its pong as FencePassed with this token."""
 
         def fence(connection: Connection) -> None:
             self._fences[peer][connection.fence()] = token

@@ -410,7 +410,7 @@ class Discovery:
             self._no_anchor(address)
 
     def ban(self, address: str, until: float) -> None:
-        """Do not connect to this host until `until` (Unix time)."""
+        """Do not connect to the host of this address until `until` (Unix time)."""
         self.bans[address] = until
         _shorten(self.bans)
 

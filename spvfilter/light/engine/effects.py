@@ -44,7 +44,7 @@ class Send(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Send a ping to a peer. Its pong is reported as Fenced with this token."""
+    """Send a ping to a peer. Its pong is reported as FencePassed with this token."""
 
     peer: int
     token: int
