@@ -112,8 +112,8 @@ def test_coin_tells_whether_its_spender_is_own(wallet: Wallet) -> None:
     assert (found.spent_by, found.is_spender_own) == (txid(own), True)
 
 
-def test_change_is_not_trusted_while_it_depends_on_somebody_elses_payment(wallet: Wallet) -> None:
-    """Their payment may be made up, and spending it makes it no better."""
+def test_change_from_a_strangers_pending_payment_is_not_trusted(wallet: Wallet) -> None:
+    """A stranger can fake the payment, and a transaction that spends it is as worthless as the payment itself."""
     mine, theirs = pay(500, coin(1)), pay(1_000, coin(2))
     wallet.mine(mine)
     wallet.observe(theirs)
