@@ -112,8 +112,8 @@ def test_coin_tells_whether_its_spender_is_own(wallet: Wallet) -> None:
     assert (found.spent_by, found.is_spender_own) == (txid(own), True)
 
 
-def test_change_from_a_strangers_pending_payment_is_not_trusted(wallet: Wallet) -> None:
-    """A stranger can fake the payment, and a transaction that spends it is as worthless as the payment itself."""
+def test_change_from_a_foreign_pending_payment_is_not_trusted(wallet: Wallet) -> None:
+    """Anyone can fake a payment, and a transaction that spends a fake payment is never confirmed."""
     mine, theirs = pay(500, coin(1)), pay(1_000, coin(2))
     wallet.mine(mine)
     wallet.observe(theirs)
