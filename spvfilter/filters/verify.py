@@ -13,9 +13,9 @@ If a spent script is unknown, a filter can be proved wrong but not right.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
+from typing import NamedTuple
 
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip158 import BasicFilter, basic_data, filter_elements
@@ -43,8 +43,7 @@ class FilterVerdict(Enum):
     """The filter is right, and all scripts of the block are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterJudgement:
+class FilterJudgement(NamedTuple):
     """The verdict on a compact filter, and its reason."""
 
     verdict: FilterVerdict

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from spvfilter.errors import ParameterError, remedy
 from spvfilter.hashes import hash160
@@ -117,8 +118,7 @@ def verify_spends(tx: Transaction, spent: Sequence[TxOut | None], indexes: Itera
 # Scripts
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
+class _Template(NamedTuple):
     """A script that needs `required` signatures by `keys`, or by the key whose hash160 is `key_hash`."""
 
     required: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.context import Context
@@ -22,8 +22,7 @@ MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers' c
 MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
 
 
-@dataclass(frozen=True, slots=True)
-class SyncedReports:
+class SyncedReports(NamedTuple):
     """The Synced events of one tip."""
 
     doubt: Ranges = ()

@@ -10,10 +10,9 @@ hash tweaks the internal key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from typing import Any  # wallycore ships no types
+from typing import Any, NamedTuple  # wallycore ships no types
 
 from spvfilter.errors import DescriptorError
 from spvfilter.hashes import hash160
@@ -55,16 +54,14 @@ _MAX_P2SH = 520
 _IN_SH = ("pk", "pkh", "wpkh", "wsh", "multi", "sortedmulti")
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A leaf of a taproot tree."""
 
     script: Script
     """Template of its script."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(NamedTuple):
     """A branch of a taproot tree."""
 
     left: Tree
@@ -77,8 +74,7 @@ Tree = Leaf | Branch
 """A taproot tree."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """An output of a descriptor, with the scripts and keys needed to spend it."""
 
     bind: Bind
@@ -95,8 +91,7 @@ class Output:
     """Script tree of tr()."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(NamedTuple):
     """The outputs of a descriptor."""
 
     scripts: Callable[[int], Callable[[Sequence[int]], list[tuple[bytes, ...]]]]
@@ -223,7 +218,7 @@ def _sh(expression: Expression, reading: Reading) -> Output:
 
 def _in_sh(inner: Output) -> Output:
     """Return the P2SH output that wraps another output."""
-    return replace(inner, bind=_after(inner.bind, _p2sh), redeem=inner.bind)
+    return inner._replace(bind=_after(inner.bind, _p2sh), redeem=inner.bind)
 
 
 def _p2sh(script: bytes) -> bytes:
@@ -249,7 +244,7 @@ def _witness(expression: Expression, reading: Reading) -> Output:
         script = read_miniscript(inner, reading, is_tapscript=False)
     bare = _bare(script)
     bind = _after(bare.bind, lambda program: b"\x00\x20" + sha256(program).digest())
-    return replace(bare, bind=bind, witness=bare.bind)
+    return bare._replace(bind=bind, witness=bare.bind)
 
 
 def _combo(expression: Expression, reading: Reading) -> Outputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from spvfilter.errors import DescriptorError
 
@@ -15,8 +15,7 @@ _DELIMITER = re.compile(r"[(){},]")
 _NAME = re.compile(r"[a-z0-9_]{1,16}")
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """A function with its arguments, a branch of a taproot tree, or an atom such as a key or a number."""
 
     text: str

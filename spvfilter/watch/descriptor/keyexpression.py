@@ -10,7 +10,7 @@ import hmac
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any  # wallycore ships no types
@@ -93,7 +93,7 @@ def read_key(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key
         at, text, origin = without_origin(expression)
         made = _plain(at, text, purpose, reading)
         if origin is not None:
-            made = replace(made, fingerprint=origin[0], steps=(*origin[1], *made.steps))
+            made = made._replace(fingerprint=origin[0], steps=(*origin[1], *made.steps))
     if made.paths > 1:
         if reading.paths not in (1, made.paths):
             raise fault(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Union
 
 from spvfilter.watch.descriptor.expression import Expression, fault
@@ -82,8 +81,7 @@ Costs = Cost | None
 """A cost, or None if the expression cannot be satisfied, or dissatisfied."""
 
 
-@dataclass(frozen=True, slots=True)
-class MiniscriptNode:
+class MiniscriptNode(NamedTuple):
     """A miniscript expression."""
 
     at: int
@@ -102,8 +100,7 @@ class MiniscriptNode:
     """Cost of the most expensive dissatisfaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(NamedTuple):
     """A fragment of miniscript: the types that it requires, and functions that compute its type and costs."""
 
     requires: tuple[tuple[str, ...], ...]

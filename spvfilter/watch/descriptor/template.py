@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spvfilter.hashes import hash160
 
@@ -15,8 +16,7 @@ Step = int | tuple[int, ...]
 """A step of a path: a number, or the numbers of a multipath. Hardened steps are 2^31 or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """A key expression that is ready to derive public keys."""
 
     at: int
