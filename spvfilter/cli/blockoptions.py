@@ -1,4 +1,4 @@
-"""The options that `scan` and `export` share: the blocks, the machines that do the work, and new blocks."""
+"""The options that `scan` and `export` share: which blocks to read, where to do the work, and whether to follow new blocks."""
 
 from __future__ import annotations
 

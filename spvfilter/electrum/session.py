@@ -81,7 +81,7 @@ class ElectrumSession:
         self._has_begun = False
         self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
         self._statuses: dict[str, str | None] = {}  # last status that was sent, keyed by script hash
-        self._unknown: dict[str, None] = {}  # script hashes from requests that no entry has
+        self._unknown: dict[str, None] = {}  # script hashes from requests that do not belong to the wallet
 
     @property
     def version(self) -> Version:
@@ -95,7 +95,7 @@ class ElectrumSession:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The most recent script hashes that this session asked for but no entry has, oldest first."""
+        """The most recent script hashes that this session asked for and the wallet does not have, oldest first."""
         return tuple(each for each in self._unknown if each not in self._state.scripts)
 
     def answer(self, method: str, given: Sequence[object] | Mapping[str, object]) -> Answer:

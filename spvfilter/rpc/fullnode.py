@@ -189,7 +189,7 @@ class FullNode:
 
         Raises:
             FormatError: The transaction is malformed.
-            NodeError: The node gave no valid answer.
+            NodeError: The node did not give a valid answer.
         """
         points = Transaction.parse(raw).inputs
         found = await self._ask(lambda: self._api.coins(points))
@@ -225,7 +225,7 @@ class FullNode:
                 is listed once. `TxNotices` (ZMQ) has no such delay.
 
         Raises:
-            NodeError: The node gave no valid answer.
+            NodeError: The node did not give a valid answer.
         """
         known: frozenset[bytes] = frozenset()
         while True:
@@ -267,8 +267,8 @@ class FullNode:
         Args:
             first: Height of the first block.
             last: Height of the last block; by default, the tip.
-            from_time: Skip blocks before the first block with this time or a later one (Unix time).
-            to_time: Stop before the first block with a later time (Unix time).
+            from_time: Start at the first block whose time is at least this (Unix time).
+            to_time: Stop before the first block whose time is later than this (Unix time).
             skip_pruned: True to start with the first block that the node stores. If earlier blocks were requested, by
                 time or by a height above 0, the `missing` field lists them.
 
@@ -276,7 +276,7 @@ class FullNode:
             NodeChainError: The chain changed five times during the listing.
             SourceError: The range contains no block of the chain.
             NodePrunedError: The node has pruned some of the blocks.
-            NodeError: The node gave no valid answer.
+            NodeError: The node did not give a valid answer.
         """
         for _ in range(_MOST_CHANGES):
             listed = _Listed(first, from_time, to_time)

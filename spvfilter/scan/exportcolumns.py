@@ -28,7 +28,7 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def column_names(table: str) -> list[str]:
-    """Return the names of all columns of a table. Each column of bytes has a twin with the same bytes in hex."""
+    """Return the names of all columns of a table. Each binary column has a twin with the same bytes in hex."""
     return [
         twin
         for name, layout in BLOCK_TABLES[table].items()

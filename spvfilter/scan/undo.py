@@ -131,7 +131,7 @@ class UndoFile:
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
-        """Return the place of a record of this undo file, which belongs to the block file `number`."""
+        """Return where a record is stored in this undo file. It belongs to the block file with this number."""
         return UndoPlace(number, self.path, self.key, record.offset, record.size)
 
 

@@ -233,7 +233,7 @@ def check_package(
 
 
 def impossible(tx: Transaction, facts: CheckFacts, input_values: Sequence[int] | None = None) -> CheckFinding | None:
-    """Return why no block can contain a transaction, judging by amounts and other transactions. None if a block may."""
+    """Return the first reason found why no block can contain a transaction, or None. Scripts are not checked."""
     check = _TxCheck(tx, facts, {})
     if input_values is not None:
         check.values = list(input_values)
@@ -282,7 +282,7 @@ class _TxCheck:
             yield from self._standard()
 
     def conflicts(self) -> Iterator[CheckFinding]:
-        """Yield the reasons why no block can contain it, judging by its amounts and other transactions."""
+        """Yield the reasons why no block can contain the transaction: its form, its amounts and other transactions."""
         if (reason := why_impossible(self.tx)) is not None:
             yield invalid(self.tx, CheckCause.MALFORMED, reason)
             return

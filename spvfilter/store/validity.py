@@ -23,7 +23,7 @@ def are_amounts(raw: bytes, span: TxSpan) -> bool:
 
 
 def why_impossible(tx: Transaction) -> str | None:
-    """Return why no block may contain a transaction after its coinbase (Core CheckTransaction). None if a block may."""
+    """Return why no block may contain a transaction after the coinbase, or None (Core CheckTransaction)."""
     inputs = tx.inputs
     if not inputs or not tx.span.outputs:
         return "it has no inputs" if not inputs else "it has no outputs"

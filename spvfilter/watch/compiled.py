@@ -142,7 +142,7 @@ def _starts(sizes: Iterable[int]) -> list[int]:
 
 
 def _sections(raw: memoryview) -> _Sections:
-    """Return the sections of a file. Raises FormatError unless the header is sound and the sizes fill the file."""
+    """Return the sections of a file. Raises FormatError unless the header is sound and the sizes match the file."""
     if len(raw) < _HEADER.size:
         raise FormatError(f"truncated: expected {_HEADER.size} bytes, {len(raw)} left", offset=0, field="header")
     magic, version, named, size, *sizes = _HEADER.unpack_from(raw)
@@ -156,7 +156,8 @@ def _sections(raw: memoryview) -> _Sections:
         raise FormatError(why, offset=16, field="size")
     *starts, end = _starts((*sizes, named))
     if named > _MOST_NAME or end + _DIGEST_SIZE != size:
-        raise FormatError("the sections do not fill the file: rebuild it", offset=16, field="size")
+        why = "the sizes of the sections do not match the size of the file: rebuild it"
+        raise FormatError(why, offset=16, field="size")
     return _Sections(*(raw[at : at + length] for at, length in zip(starts, (*sizes, named), strict=True)))
 
 

@@ -73,7 +73,7 @@ def scripts_of_tx(raw: bytes, spent: Sequence[TxOut]) -> Scripts:
 
 
 def scripts_of_block(raw: bytes, spent: bytes | Sequence[Sequence[TxOut]]) -> Sequence[Scripts]:
-    """Return the scripts that each transaction of a block after the coinbase spends.
+    """For each transaction in a block except the coinbase, return the scripts of the outputs that it spends.
 
     Args:
         raw: The block.
@@ -81,8 +81,8 @@ def scripts_of_block(raw: bytes, spent: bytes | Sequence[Sequence[TxOut]]) -> Se
             coinbase.
 
     Raises:
-        UndoError: The record is malformed, damaged or not for this block.
-        FormatError: The block is malformed, or the counts differ from those of the block.
+        UndoError: The record is malformed or damaged, or belongs to a different block.
+        FormatError: The block is malformed, or `spent` does not contain exactly one output for each input.
     """
     if isinstance(spent, bytes):
         return scripts_of_record(raw, spent)

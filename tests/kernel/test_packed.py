@@ -230,7 +230,7 @@ def test_a_sum_above_64_bits_is_refused(kernel: Callable[[], Kernel], hit: Hit) 
     most, other = hit._replace(value=2**63 - 1), hit._replace(entry=9)
     full = kernel().pack_hits([most, other, most, hit._replace(value=1)])
     assert (2**64 - 1) in kernel().hit_sums(full)[0]
-    with pytest.raises(FormatError, match=f"a sum of entry {hit.entry} exceeds 64 bits") as raised:
+    with pytest.raises(FormatError, match=f"a sum for entry {hit.entry} exceeds 64 bits") as raised:
         kernel().hit_sums(full + kernel().pack_hits([hit._replace(value=0), hit._replace(value=1)]) + b"behind")
     size = len(packed_by_hand(hit))
     assert (raised.value.offset, raised.value.field) == (5 * size + 16, "value")

@@ -179,10 +179,10 @@ def test_a_cut_file_is_refused_at_every_length(tmp_path: Path) -> None:
     ("at", "form", "value", "message"),
     [
         (8, "<I", 2, "version at byte 8: unsupported version 2 \\(only version 1 is supported\\): rebuild the file"),
-        (12, "<I", 0xFFFFFFFF, "the sections do not fill the file"),
-        (24, "<Q", 1 << 62, "the sections do not fill the file"),
-        (32, "<Q", 1 << 63, "the sections do not fill the file"),
-        (40, "<Q", (1 << 64) - 1, "the sections do not fill the file"),
+        (12, "<I", 0xFFFFFFFF, "the sizes of the sections do not match the size of the file"),
+        (24, "<Q", 1 << 62, "the sizes of the sections do not match the size of the file"),
+        (32, "<Q", 1 << 63, "the sizes of the sections do not match the size of the file"),
+        (40, "<Q", (1 << 64) - 1, "the sizes of the sections do not match the size of the file"),
         (HEADER, "<Q", 0, "magic at byte 0: not the image of a watch table"),
         (
             HEADER + 8,

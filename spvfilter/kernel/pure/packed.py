@@ -177,7 +177,7 @@ def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
             continue
         of[1 + hit.spend] += hit.value
         if of[1 + hit.spend] > _MAX_U64:
-            raise FormatError(f"a sum of entry {hit.entry} exceeds 64 bits", offset=at + _VALUE_AT, field="value")
+            raise FormatError(f"a sum for entry {hit.entry} exceeds 64 bits", offset=at + _VALUE_AT, field="value")
     return [
         (entry, matches, received, spent, unknown)
         for entry, (matches, received, spent, unknown) in sorted(sums.items())

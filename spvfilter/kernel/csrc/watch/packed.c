@@ -244,7 +244,7 @@ static spv_status add_hit(spv_sums *sums, const spv_packed_hit *hit, size_t star
     }
     uint64_t *of = hit->spend ? &sum->spent : &sum->received;
     if ((uint64_t)hit->value > UINT64_MAX - *of)
-        return spv_refuse(error, start + VALUE, "value", "a sum of entry %" PRIu32 " exceeds 64 bits", hit->entry);
+        return spv_refuse(error, start + VALUE, "value", "a sum for entry %" PRIu32 " exceeds 64 bits", hit->entry);
     *of += (uint64_t)hit->value;
     return SPV_OK;
 }
