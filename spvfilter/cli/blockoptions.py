@@ -1,4 +1,4 @@
-"""The options that `scan` and `export` share: which blocks to read, where to do the work, and whether to follow new blocks."""
+"""Options that `scan` and `export` share: which blocks to read, where to do the work, and following new blocks."""
 
 from __future__ import annotations
 

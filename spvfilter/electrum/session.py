@@ -81,7 +81,7 @@ class ElectrumSession:
         self._has_begun = False
         self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
         self._statuses: dict[str, str | None] = {}  # last status that was sent, keyed by script hash
-        self._unknown: dict[str, None] = {}  # script hashes from requests that do not belong to the wallet
+        self._unknown: dict[str, None] = {}  # script hashes that the wallet does not have
 
     @property
     def version(self) -> Version:

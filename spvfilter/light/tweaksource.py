@@ -1,4 +1,4 @@
-"""TweakSource: where a client gets the tweaks of blocks, which it needs to find silent payments with compact filters."""
+"""TweakSource: where a client gets the tweaks of blocks. It needs them to find silent payments by compact filters."""
 
 from __future__ import annotations
 

@@ -178,7 +178,9 @@ class SilentBlocks:
     def _check(self, block: SilentBlock, answer: object) -> None:
         """Raise SourceError if the source's answer is of no use."""
         if answer is None:
-            raise SourceError("the source cannot list the outputs that a block spends: update it, or use a different source")
+            raise SourceError(
+                "the source cannot list the outputs that a block spends: update it, or choose another one"
+            )
         if not isinstance(answer, bytes):
             raise SourceError(f"it returned {type(answer).__name__} instead of bytes")
 
