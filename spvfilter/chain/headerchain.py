@@ -372,8 +372,11 @@ class HeaderChain:
         headers, hashes = headers[HEADER_SIZE * index :], hashes[32 * index :]
         fork, height = place
         passed = max((at for at, _ in self.network.checkpoints if at <= self.height), default=0)
-        if headers and (height if fork is None else fork.height) < passed:
-            raise CheckpointError(f"a fork starts at height {height}, below the checkpoint {passed}", index=index)
+        root = height if fork is None else fork.height
+        if headers and root < passed:
+            raise CheckpointError(
+                f"a fork leaves the best chain at height {root}, below the checkpoint {passed}", index=index
+            )
         tip = self.tip(fork, height)
         tip.advance(headers, hashes, now, index=index)
         self._last_tip = tip.copy()

@@ -112,13 +112,15 @@ def test_a_fork_below_a_passed_checkpoint_is_refused() -> None:
         for root, passed in ((9, 10), (10, 20), (19, 20)):
             fork = regular(chain, 2, height=root, branch=100 * height + root)
             if height >= passed:
+                latest = passed if height < 20 else 20
                 with pytest.raises(
-                    CheckpointError,
-                    match=f"a fork starts at height {root}, below the checkpoint {passed if height < 20 else 20}",
+                    CheckpointError, match=f"best chain at height {root}, below the checkpoint {latest}"
                 ):
                     guarded.accept(fork, NOW)
             elif root < 19:
                 assert guarded.accept(fork, NOW).stored == 2
+    with pytest.raises(CheckpointError, match="best chain at height 10, below the checkpoint 20"):
+        guarded.accept(regular(chain, 3, height=10, branch=1910), NOW)  # one more header of a fork from before
     assert guarded.accept(regular(chain, 2, height=20, branch=9), NOW).stored == 2
     with pytest.raises(CheckpointError, match="header 10 is"):
         HeaderChain(network).accept(regular(HeaderChain(REGTEST), 15, branch=3), NOW)

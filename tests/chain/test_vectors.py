@@ -269,7 +269,7 @@ def test_a_checkpoint_ends_testnet3s_fork_at_the_genesis_block() -> None:
     chain = HeaderChain(chain.network)
     chain.accept(headers[80:], NOW)
     assert chain.height == 546
-    with pytest.raises(CheckpointError, match="a fork starts at height 0, below the checkpoint 546"):
+    with pytest.raises(CheckpointError, match="a fork leaves the best chain at height 0, below the checkpoint 546"):
         chain.accept(fork, NOW)
     assert sha256d(fork[80:]) not in chain
 
