@@ -265,7 +265,7 @@ def _add_on_full(parser: Parser) -> None:
         "--on-full",
         choices=("error", "warn"),
         default="error",
-        help="what to do with another line if the filter is full; default: error",
+        help="what to do if a line is not yet in the filter, but the filter is full; default: error",
     )
 
 

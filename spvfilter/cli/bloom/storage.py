@@ -61,7 +61,7 @@ class FilterShape(NamedTuple):
     kind: FilterKind
     """Plain, scalable or counting; not static."""
     on_full: OnFull
-    """What to do with another line if the filter is full."""
+    """What to do if a line is not yet in the filter, but the filter is full."""
     counter_bits: int = 4
     """Size of each counter in a counting filter, in bits."""
 
@@ -140,7 +140,7 @@ class FilterStorage(ABC):
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
         """Open a filter, for changes if `change` is True.
 
-        `on_full` says what to do with another line if the filter is full.
+        `on_full` says what to do if a line is not yet in the filter, but the filter is full.
         """
 
     @abstractmethod
