@@ -1,7 +1,7 @@
 """Database: carries out commits and reads in other threads, and reports the events between them, all in order.
 
-Each SQLite transaction costs an fsync, so all waiting commits go into one transaction. The next one begins after a
-short pause, unless a task is waiting for it.
+Each SQLite transaction costs an fsync, so commits that are waiting share a transaction. The next transaction is
+delayed a little to gather more of them, unless a task is waiting for it.
 """
 
 from __future__ import annotations

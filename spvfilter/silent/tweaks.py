@@ -32,7 +32,7 @@ def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) ->
 def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[Payment]:
     """Search a block, given the tweaks of its transactions in any order.
 
-    Raises FormatError if a tweak is not a point on the curve, or if the block is malformed.
+    Raises FormatError if the block is malformed, or if it has taproot outputs and a tweak is not on the curve.
     """
     outputs = [_taproot_keys(raw, span.outputs) for span in walk_block(raw)]
     holders: dict[bytes, list[int]] = {}

@@ -50,7 +50,7 @@ class Column(NamedTuple):
         return lambda value: type(value) is str or (value is None and is_optional)
 
     def is_accepted(self, name: str) -> str:
-        """Return the condition that `accepting` checks as SQL for a column with this name."""
+        """Return an SQL condition for a column with this name, equivalent to the check of `accepting`."""
         if self.choices:
             found = f"typeof({name}) = 'text' AND {name} IN ({', '.join(map(repr, self.choices))})"
         elif self.kind is str:

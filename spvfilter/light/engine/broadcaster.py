@@ -59,7 +59,7 @@ MAX_CHILDREN = 1_000
 MAX_ANNOUNCED = 200
 """Largest number of transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0
-"""Longest delay before a transaction is announced to a peer, which can announce it first in that time (our choice)."""
+"""Longest delay before the first announcement to a peer, which may itself announce it in that time (our choice)."""
 REBROADCAST_S = (600.0, 900.0)
 """Seconds between announcements until the network relays a transaction (Core ReattemptInitialBroadcast)."""
 DAILY_S = (43_200.0, 129_600.0)

@@ -37,7 +37,7 @@ class Context:
     matches_left: int = 0
     """Number of matches that this step may still record. If none are left, the next step records the next block."""
     looks_left: int = 0
-    """How many more pairs of a transaction and a peer this step may check. The next step checks the rest."""
+    """How many more pairs of one of our transactions and a peer this step may check. The next step checks the rest."""
     is_due: bool = True
     """True if the parts of the engine should decide what to do next."""
     tasks: Tasks = field(default_factory=Tasks)

@@ -93,7 +93,9 @@ class WindowGrowth:
             self._search_from(min(starts))
 
     async def _derived(self) -> Ahead:
-        """Return the scripts that windows gain, or fewer if the filters have no room for all of them.
+        """Return the scripts that windows gain. If the filters have no room for all of them, return fewer.
+
+        If that is not enough, shorten the lookaheads of the keychains.
 
         If the scripts cannot be derived, the client ends, because the next run would fail as well.
         """
