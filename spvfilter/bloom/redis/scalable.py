@@ -244,15 +244,15 @@ class RedisScalableBloomFilter:
         """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
         Raises TypeError if the key has the wrong type, and CapacityError if the filter cannot grow. Raises FormatError
-        if the header in Redis is malformed, and RemoteError if the server fails or refuses.
+        if the filter's state in Redis is damaged, and RemoteError if the filter is missing or the server fails.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError if the key has the wrong type, FormatError if the header in Redis is malformed, and RemoteError
-        if the server fails or refuses.
+        Raises TypeError if the key has the wrong type, FormatError if the filter's state in Redis is damaged, and
+        RemoteError if the filter is missing or the server fails.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
