@@ -233,7 +233,10 @@ def check_package(
 
 
 def impossible(tx: Transaction, facts: CheckFacts, input_values: Sequence[int] | None = None) -> CheckFinding | None:
-    """Return the first reason found why no block can contain a transaction, or None. Scripts are not checked."""
+    """Return why no block can contain a transaction, or None. Only one reason is returned.
+
+    The check covers the transaction's form, its amounts and other transactions, but neither scripts nor lock times.
+    """
     check = _TxCheck(tx, facts, {})
     if input_values is not None:
         check.values = list(input_values)
