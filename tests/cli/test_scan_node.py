@@ -217,7 +217,6 @@ def test_contradicting_options_are_refused(refused: Any, monkeypatch: pytest.Mon
         scan http://127.0.0.1:1 --follow --to-height 5 {watched}
         scan http://127.0.0.1:1 --cookie x --user y {watched}
         scan http://127.0.0.1:1 --user alice {watched}
-        scan http://127.0.0.1:1 --cookie no-such-file {watched}
         scan blocks --follow {watched}
         scan http://127.0.0.1:1 --every 5 {watched}
         scan blocks --cookie x {watched}
@@ -226,6 +225,8 @@ def test_contradicting_options_are_refused(refused: Any, monkeypatch: pytest.Mon
 
 
 def test_a_cookie_that_is_not_there_is_named(core: CoreNode, run: Callable[..., Any], tmp_path: Path) -> None:
+    ran = run("scan", "http://127.0.0.1:1", "--cookie", tmp_path / "gone", *WATCHED)
+    assert (ran.code, ran.out, "no connection" in ran.err) == (2, "", True)
     core.rest = False
     ran = run("scan", core.url, "--cookie", tmp_path / "gone", *WATCHED)
     assert ran.code == 2
