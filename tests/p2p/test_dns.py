@@ -114,14 +114,14 @@ async def test_lookup_without_any_thread_raises(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("is_locked", [False, True], ids=["all threads are busy", "another thread begins a call"])
 def test_a_forked_child_has_its_own_lookups(is_locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     lookups, start = dns.Lookups(), threading.Thread.start
-    begun, may_go, done = threading.Event(), threading.Event(), threading.Event()
+    begun, may_go, done = threading.Semaphore(0), threading.Event(), threading.Event()
 
     def wait() -> None:
+        begun.release()
         may_go.wait(60)
 
     def held(thread: threading.Thread) -> None:
         if thread.name == "spvfilter-dns":
-            begun.set()
             wait()
         start(thread)
 
@@ -129,10 +129,11 @@ def test_a_forked_child_has_its_own_lookups(is_locked: bool, monkeypatch: pytest
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", held)
             threading.Thread(target=lookups.call, args=(wait,), daemon=True).start()
-            assert begun.wait(60)
+            assert begun.acquire(timeout=60)
     else:
         for _ in range(MAX_LOOKUPS + 1):  # one of them waits
             lookups.call(wait)
+        assert all(begun.acquire(timeout=60) for _ in range(MAX_LOOKUPS))
     try:
         lookups.forget()  # as in the child
         threading.Thread(target=lookups.call, args=(done.set,), daemon=True).start()
