@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import spvfilter
 from support.commands import windows
 from support.project.installed import ROOT
+from support.project.rules import assert_none
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux pretends to be Windows")
 
@@ -40,15 +42,15 @@ os.dup2(reading, 0)
 assert main(["node", "--port", "0"]) == 0
 assert main(["demo"]) == 0
 """
-SELECTION = {
-    "bloom": "test_filter.py test_fileformat.py",
-    "chain": "test_rules.py test_headerchain.py",
-    "filters": "test_bip37.py test_gcs.py",
-    "store": "test_store.py test_rows.py",
-    "wallet": "test_reader.py",
-    "watch": "test_textfile.py test_watchlist.py",
-    "wire": "test_codec.py test_session.py",
-}
+# Tests of rooms that use files, memory maps, locks and other processes.
+SELECTION = """
+bloom/test_filter.py bloom/test_fileformat.py store/test_store.py
+wallet/test_reader.py watch/test_textfile.py watch/test_watchlist.py
+"""
+COMPUTING = ("chain", "filters", "wire")
+SYSTEM = {*map(attrgetter("__name__"), windows.MISSING), *windows.MODULES, "msvcrt"}
+SYSTEM |= {"asyncio", "ctypes", "multiprocessing", "platform", "shutil", "socket", "subprocess", "sys", "tempfile"}
+SYSTEM |= {"spvfilter.files", "spvfilter._system"}
 
 
 def environment() -> dict[str, str]:
@@ -68,6 +70,13 @@ def python(*arguments: str) -> str:
     return ran.stdout
 
 
+def imported(path: Path) -> set[str]:
+    """Names of the modules that a module imports anywhere."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return names | {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
 @pytest.mark.slow
 def test_every_module_is_imported_without_posix() -> None:
     files = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "_pyinstaller"]  # it needs PyInstaller
@@ -85,24 +94,29 @@ def test_commands_run_without_posix() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("room", SELECTION)
-def test_tests_of_a_room_pass_without_posix(room: str) -> None:
-    files = [str(TESTS / room / name) for name in SELECTION[room].split()]
+def test_tests_pass_without_posix() -> None:
+    files = [str(TESTS / name) for name in SELECTION.split()]
     plugins = ["-p", "support.commands.windows", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
     printed = python("-m", "pytest", *plugins, "--capture=sys", *files)
     assert " passed" in printed
-    if room in ("bloom", "store", "wallet", "watch"):
-        assert "they need posix: run on Linux or macOS" in printed
+    assert "they need posix: run on Linux or macOS" in printed
+
+
+@pytest.mark.parametrize("room", COMPUTING)
+def test_a_room_that_only_computes_is_the_same_on_every_system(room: str) -> None:
+    """Its tests need not run without POSIX."""
+    assert_none(
+        f"{path.relative_to(PACKAGE)} imports {', '.join(sorted(found))}"
+        for path in (PACKAGE / room).rglob("*.py")
+        if (found := imported(path) & SYSTEM)
+    )
 
 
 @pytest.mark.long
 def test_modules_of_posix_are_imported_in_one_place() -> None:
     """The type checker finds names that Windows lacks, but not modules: it sees them as empty."""
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            assert not set(names) & {*windows.MODULES, "msvcrt"} or path.name == "_system.py", path
+        assert not imported(path) & {*windows.MODULES, "msvcrt"} or path.name == "_system.py", path
 
 
 @pytest.mark.slow
