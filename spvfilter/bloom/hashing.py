@@ -174,7 +174,7 @@ def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFami
         if given is None and (known := foreignhashes.family_of(key)) is not None:
             return known
         if given is None or given.family != Family.CUSTOM:
-            raise ParameterError("the file was made with a custom hash family: pass it as `hashing`")
+            raise ParameterError("the file was made with a custom hash family: in Python, pass the family as `hashing`")
         if given.key != key:
             raise ParameterError("the file was made with a hash family of a different name")
         return given

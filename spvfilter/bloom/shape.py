@@ -35,8 +35,8 @@ def shape_of(
         functions = _from_one("hash_funcs", hash_funcs, fileformat.MAX_HASH_FUNCS)
         if partitioned and cells % functions:
             raise ParameterError(
-                f"the bits of a partitioned filter must be a multiple of its hash_funcs, but {bits} is not a"
-                f" multiple of {hash_funcs}"
+                "the number of bits of a partitioned filter must be a multiple of its number of hash functions, but"
+                f" {bits} is not a multiple of {hash_funcs}"
             )
         return Shape(cells, functions, 0, 0.0)
     if capacity is None or fp_rate is None:

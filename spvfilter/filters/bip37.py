@@ -146,14 +146,15 @@ def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
     most = MAX_FILTER_SIZE * 4
     rate = _highest_rate(min(elements, most))
     if elements <= most:
-        remedy = f"the rate for {elements} elements must be at most {rate}"
+        remedy = f"the rate for {counted(elements, 'element')} must be at most {rate}"
     else:
         remedy = f"a filter of {MAX_FILTER_SIZE} bytes can contain at most {most} elements" + (
             f" at rate {rate}" if fp_rate > rate else ""
         )
     result = "0 hash functions" if size else "0 bytes"
     return ParameterError(
-        f"{elements} elements at rate {fp_rate} give {result}, a filter that matches everything; {remedy}"
+        f"a filter for {counted(elements, 'element')} at rate {fp_rate} would have {result} and match everything;"
+        f" {remedy}"
     )
 
 

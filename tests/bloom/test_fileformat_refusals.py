@@ -263,11 +263,15 @@ def other(data: bytes, i: int) -> int:
 @pytest.mark.parametrize(
     ("made_with", "opened_with", "message"),
     [
-        ({"hashing": CRC}, {}, "the file was made with a custom hash family: pass it as `hashing`"),
+        (
+            {"hashing": CRC},
+            {},
+            "the file was made with a custom hash family: in Python, pass the family as `hashing`",
+        ),
         (
             {"hashing": CRC},
             {"hashing": FastHash()},
-            "the file was made with a custom hash family: pass it as `hashing`",
+            "the file was made with a custom hash family: in Python, pass the family as `hashing`",
         ),
         (
             {"hashing": CRC},

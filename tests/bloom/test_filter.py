@@ -91,7 +91,8 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
         (
             {"bits": 64, "hash_funcs": 3, "partitioned": True},
-            "the bits of a partitioned filter must be a multiple of its hash_funcs, but 64 is not a multiple of 3",
+            "the number of bits of a partitioned filter must be a multiple of its number of hash functions, but 64 is"
+            " not a multiple of 3",
         ),
         (
             {"bits": 64, "hash_funcs": 3, "encode": "latin-1"},

@@ -94,7 +94,8 @@ def write_guava(filter: BloomFilter) -> bytes:
     refuse_other_kinds(filter)
     hashing = filter.hashing
     if not isinstance(hashing, GuavaHash):
-        raise ParameterError(f"a filter for Guava needs GuavaHash as its hash family, not {hashing!r}")
+        why = f"a filter for Guava needs GuavaHash as its hash family, not {hashing!r}: create it in Python"
+        raise ParameterError(why)
     words, rest = divmod(filter.bits, WORD)
     if filter.partitioned or rest or not 1 <= words <= _MAX_WORDS or not 1 <= filter.hash_funcs <= _MAX_FUNCTIONS:
         raise ParameterError(

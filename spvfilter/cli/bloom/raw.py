@@ -88,7 +88,8 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
     if args.key == b"":
         raise ParameterError("--key random makes a new key: give the key that the filter was made with")
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
-    if args.bits is None and (args.capacity is None or args.fp_rate is None):
+    given = [value is not None for value in (args.capacity, args.fp_rate, args.bits)]
+    if given != ([True, True, False] if args.bits is None else [False, False, args.hash_funcs is not None]):
         raise ParameterError(
             "give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs"
         )

@@ -45,6 +45,10 @@ def configure(parser: Parser) -> None:
 
 
 def show(args: argparse.Namespace) -> None:
+    asked = {"--capacity": args.capacity, "--fp-rate": args.fp_rate, "--bits": args.bits}
+    given = [option for option, value in asked.items() if value is not None]
+    if len(given) != 2:
+        raise ParameterError(f"give two of --capacity, --fp-rate and --bits, not {' and '.join(given) or 'none'}")
     sizes = Sizes.of(Size.of(args.capacity, args.fp_rate, args.hash_funcs, bits=args.bits))
     if args.plot is not None:
         from spvfilter.cli.bloom.plot import draw
