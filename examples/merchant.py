@@ -18,7 +18,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -132,10 +132,11 @@ class Shop:
     def place(self) -> Place:
         return Place(*self.rows("SELECT sequence, run_id, tip FROM place")[0])
 
-    def apply(self, events: Iterable[Event], snapshot: Place | None = None) -> None:
+    def apply(self, events: Iterable[Event], first_seen: Mapping[bytes, int], snapshot: Place | None = None) -> None:
         """Process events. Payments, webhooks and the shop's place in the stream of events are stored together.
 
-        With `snapshot`, the events are all matches that the wallet has at this place.
+        `first_seen` says when the wallet first saw transactions, keyed by txid. With `snapshot`, the events are all
+        matches that the wallet has at this place.
         """
         with self.db:
             sequence, run_id, tip = before = self.place()
@@ -153,11 +154,11 @@ class Shop:
                     case wallet.BlockDisconnected(height):
                         tip = height - 1
                     case wallet.MatchFound(found) | wallet.MatchConfirmed(found):
-                        touched.add(self._put(found, found.height))
+                        touched.add(self._put(found, first_seen, found.height))
                     case wallet.MatchUnconfirmed(found):
-                        touched.add(self._put(found, None))
+                        touched.add(self._put(found, first_seen, None))
                     case wallet.MatchWithdrawn(found):
-                        touched.add(self._put(found, None, counts=False, replaced_by=event.by_hex))
+                        touched.add(self._put(found, first_seen, None, counts=False, replaced_by=event.by_hex))
                 if isinstance(event, wallet.WalletEvent):
                     sequence = max(sequence, event.sequence)
             self.db.execute("UPDATE place SET sequence = ?, run_id = ?, tip = ?", (sequence, run_id, tip))
@@ -178,7 +179,13 @@ class Shop:
             self._judge(addresses, may_expire=True)
 
     def _put(
-        self, found: Match, height: int | None, *, counts: bool = True, replaced_by: str | None = None
+        self,
+        found: Match,
+        first_seen: Mapping[bytes, int],
+        height: int | None,
+        *,
+        counts: bool = True,
+        replaced_by: str | None = None,
     ) -> str | None:
         """Store a payment, and return its address. Its time is when it, or one it replaced, was first seen."""
         if found.kind == MatchKind.OUTPUT and found.address is not None:
@@ -187,7 +194,8 @@ class Shop:
             query = """UPDATE payments SET replaced_by = NULL WHERE outpoint = (SELECT outpoint FROM payments
                 WHERE address = ? AND replaced_by = ? AND value >= ? ORDER BY seen LIMIT 1) RETURNING seen"""
             earlier = (row["seen"] for row in self.rows(query, found.address, found.txid_hex, found.value))
-            times = (self.clock(), found.time, *earlier)  # found.time: of its block, before which it was sent
+            # found.time: of its block, before which it was sent
+            times = (self.clock(), found.time, first_seen.get(found.txid), *earlier)
             query = """INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (outpoint) DO UPDATE
                 SET height = excluded.height, seen = min(seen, excluded.seen), counts = excluded.counts,
                 replaced_by = excluded.replaced_by"""
@@ -253,6 +261,14 @@ def has_hole(last: int, events: list[Event]) -> bool:
     return False
 
 
+async def first_seen(client: LightClient, events: Iterable[Event]) -> dict[bytes, int]:
+    """Return when the wallet first saw the transactions of these events. A crash may have delayed the events."""
+    kinds = wallet.MatchFound | wallet.MatchConfirmed | wallet.MatchUnconfirmed | wallet.MatchWithdrawn
+    txids = {event.match.txid for event in events if isinstance(event, kinds)}
+    entries = await client.read(lambda views: [views.transaction(txid) for txid in txids])
+    return {each.txid: each.first_seen for each in entries if each is not None and each.first_seen is not None}
+
+
 async def read_all(client: LightClient, shop: Shop) -> None:
     """Read all payments, because one of the two databases is new, rebuilt, or restored from a copy."""
     given = shop.rows("SELECT account, address FROM invoices WHERE address IS NOT NULL")
@@ -262,7 +278,8 @@ async def read_all(client: LightClient, shop: Shop) -> None:
             await client.reveal_address(row["account"])  # not exclusive: all blocks are searched
     await client.wait_synced()
     found = await client.matches()
-    shop.apply(found, Place(found.sequence, await client.run_id(found.sequence), client.searched_height))
+    seen, run_id = await first_seen(client, found), await client.run_id(found.sequence)
+    shop.apply(found, seen, Place(found.sequence, run_id, client.searched_height))
 
 
 async def follow(client: LightClient, shop: Shop) -> None:
@@ -274,7 +291,7 @@ async def follow(client: LightClient, shop: Shop) -> None:
             await read_all(client, shop)
             stream = client.events(since=shop.place().sequence)
         elif any(isinstance(event, wallet.WalletEvent) for event in events):
-            shop.apply(events)
+            shop.apply(events, await first_seen(client, events))
 
 
 async def expire(client: LightClient, shop: Shop) -> None:

@@ -15,6 +15,7 @@ import sqlite3
 import stat
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -32,6 +33,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.spending import copied_inputs, spending
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.testing import RegtestNode
+from spvfilter.wallet import MatchFound
 from spvfilter.watch.watchlist import WatchList
 from support.project.merchant import ACCOUNTS, PATH, merchant, private_key
 from support.vectors import effort
@@ -524,6 +526,45 @@ async def test_payment_during_a_stop_is_in_time(world: World) -> None:
         await world.reaches("b", "expired", 0)
     assert world.receiver.told("a") == ["paid"]
     assert unpaid != address
+
+
+@pytest.mark.few(1)
+async def test_payment_seen_only_by_the_wallet_is_in_time(world: World) -> None:
+    """The program is killed after the wallet has stored an unconfirmed payment, and before the shop has."""
+    world.now = time.time()  # the clock of the wallet
+    async with world.serving():
+        address = await world.invoice("a", expires=int(world.now) + HOUR)
+    async with world.client() as client:
+        txid = world.node.pay(address, 1_000)
+        async for event in client.events():
+            if isinstance(event, MatchFound):
+                break
+    world.now += 2 * HOUR
+    async with world.serving():
+        await world.reaches("a", "confirming", 1_000)
+        await world.counts(world.node.bump(txid))
+        await world.reaches("a", "confirming", 1_000)
+    assert world.receiver.told("a") == ["confirming"]
+
+
+@pytest.mark.few(1)
+async def test_older_copy_of_the_shop_keeps_a_payment_in_time(world: World) -> None:
+    world.now = time.time()  # the clock of the wallet
+    async with world.serving():
+        address = await world.invoice("a", expires=int(world.now) + HOUR)
+    world.shop.db.execute("VACUUM INTO ?", (str(world.folder / "copy.db"),))
+    async with world.serving():
+        world.node.pay(address, 1_000)
+        await world.reaches("a", "confirming", 1_000)
+    world.shop.db.close()
+    for path in world.folder.glob("shop.db*"):
+        path.unlink()
+    (world.folder / "copy.db").rename(world.folder / "shop.db")
+    world.shop = world.opened()
+    world.now += 2 * HOUR
+    async with world.serving():
+        await world.reaches("a", "confirming", 1_000)
+    assert world.receiver.told("a") == ["confirming"]
 
 
 @pytest.mark.few(1)
