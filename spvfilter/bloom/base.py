@@ -39,6 +39,7 @@ from spvfilter.errors import (
     FpRateWarning,
     ParameterError,
     TooLargeError,
+    counted,
 )
 from spvfilter.kernel import Encoding, Family
 
@@ -276,7 +277,9 @@ class GenericFilter:
         count, rate = (self.capacity, None) if self._full_at is _COUNTED else self._full_at
         if rate is None:
             rate = self.current_fp_rate
-        held = f"{self.capacity} keys at {self.nominal_fp_rate:g} contains {count}, so its rate is {rate:.3g}"
+        held = (
+            f"{counted(self.capacity, 'key')} at {self.nominal_fp_rate:g} contains {count}, so its rate is {rate:.3g}"
+        )
         if self.on_full == "warn":
             self.room = None
             message = f"a filter made for {held}: every additional key raises it"
@@ -424,7 +427,7 @@ class GenericFilter:
     def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
         header = FileHeader.parse(bytes(raw))
         if header.kind not in cls._KINDS:
-            raise FormatError(f"a {cls.__name__} cannot read a file of kind {header.kind}", offset=10, field="kind")
+            raise fileformat.wrong_kind(header, cls.__name__)
         fileformat.check_size(header, size)
         return header
 
@@ -614,8 +617,8 @@ def refuse_false_rate(
         )
     if expected > 2 * fp_rate:
         warnings.warn(
-            f"with {hashing!r} a filter of {cells} bits has a rate of about {expected:.3g} at {capacity} keys, not"
-            f" {fp_rate:g}: choose more bits, a higher rate or another hash family",
+            f"with {hashing!r} a filter of {cells} bits has a rate of about {expected:.3g} at"
+            f" {counted(capacity, 'key')}, not {fp_rate:g}: choose more bits, a higher rate or another hash family",
             FpRateWarning,
             stacklevel=3,
         )

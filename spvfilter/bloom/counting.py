@@ -31,16 +31,17 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     """A Bloom filter with a counter in place of each bit, so that keys can be removed.
 
     It takes the arguments of a BloomFilter. With `counter_bits` of 4 (the default), 8 or 16, it is that many times as
-    large. The methods `add`, `remove`, `count`, `in`, `update`, `contains_many`, `|=` (sums of the counters) and
-    `clear` are documented at spvfilter.kernel.CounterCore.
+    large. The methods `add`, `remove`, `count`, `in`, `update`, `contains_many`, `|=` (which adds the counters)
+    and `clear` are documented at spvfilter.kernel.CounterCore.
 
     Remove only keys that were added. Removing a false positive decrements the counters of other keys, and the filter
     may then miss these keys. Removing a key that the filter does not contain raises KeyError.
 
     A counter that reaches its limit of 15, 255 or 65,535 stays there, even after `remove`. The filter therefore never
-    misses an added key, but some removed keys remain (`stuck_counters`). With distinct keys a counter hardly ever
-    reaches 15 (`counter_overflow`). A key that is added 15 times brings its counters to 15: choose larger counters for
-    it.
+    misses an added key, but some removed keys remain (`stuck_counters`).
+
+    With distinct keys a counter hardly ever reaches 15 (`counter_overflow`). Adding the same key 15 times also brings
+    its counters to 15, so use a larger `counter_bits` if that can happen.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.

@@ -50,6 +50,12 @@ HEADER_SIZE = 64  # Bytes of the header.
 TRAILER_SIZE = 4  # Bytes of the CRC at the end.
 KIND_BITS, KIND_SERIES = 1, 3
 COUNTER_KINDS = {4: 2, 8: 4, 16: 5}  # The kind for each size of counters in bits.
+# The name of the class that reads each kind.
+_CLASSES = {
+    KIND_BITS: "BloomFilter",
+    KIND_SERIES: "ScalableBloomFilter",
+    **dict.fromkeys(COUNTER_KINDS.values(), "CountingBloomFilter"),
+}
 _CELL_BITS = {KIND_BITS: 1, **{kind: size for size, kind in COUNTER_KINDS.items()}}
 FLAG_PARTITIONED, FLAG_OPEN = 1, 2
 MAX_CELLS = 1 << 56  # Largest m (our choice): more than any machine has, and sizes stay within 64 bits.
@@ -248,6 +254,13 @@ def check_crc(header: SizedHeader, body: memoryview, trailer: memoryview) -> Non
         raise FormatError(
             "the file is damaged: its CRC does not match", offset=HEADER_SIZE + header.body_size, field="CRC"
         )
+
+
+def wrong_kind(header: FileHeader, wanted: str) -> FormatError:
+    """Return the error for a file that belongs to another class than `wanted`."""
+    stored = _CLASSES[header.kind]
+    message = f"the file contains a {stored} (kind {header.kind}), not a {wanted}: open it with {stored}"
+    return FormatError(message, offset=10, field="kind")
 
 
 def check_cells(header: FileHeader, cells: memoryview) -> None:

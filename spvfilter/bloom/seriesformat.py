@@ -101,7 +101,7 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
     """Return the header of a scalable filter's file of `size` bytes. Raises FormatError if it is not such a file."""
     header = FileHeader.parse(bytes(raw[:HEADER_SIZE]))
     if header.kind != KIND_SERIES:
-        raise FormatError(f"a ScalableBloomFilter cannot read a file of kind {header.kind}", offset=10, field="kind")
+        raise fileformat.wrong_kind(header, "ScalableBloomFilter")
     if header.flags:
         raise FormatError(f"the flags of a series must be 0, not {header.flags:#x}", offset=13, field="flags")
     if header.hash_funcs > MAX_SLICES:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from operator import index
 from typing import SupportsFloat, SupportsIndex
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 
 __all__ = [
     "MAX_COUNT",
@@ -526,7 +526,8 @@ def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_fu
     """Return throws / load rounded up, or more if rounding errors lift the rate above `fp_rate`."""
     if load * MAX_COUNT <= throws:
         raise ParameterError(
-            f"{capacity} items at fp_rate {fp_rate} with {hash_funcs} hash functions need more than {MAX_COUNT} bits"
+            f"{counted(capacity, 'item')} at fp_rate {fp_rate} with {counted(hash_funcs, 'hash function')} would need"
+            f" more than {MAX_COUNT} bits"
         )
     bits, step = math.ceil(throws / load), 1
     while _approximate(bits, hash_funcs, capacity) > fp_rate:

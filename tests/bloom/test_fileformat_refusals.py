@@ -96,10 +96,22 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
             "header CRC at byte 60: the header is damaged: its CRC does not match",
         ),
         (whole(kind=0), "kind at byte 10: unknown kind 0"),
-        (whole(kind=3), "kind at byte 10: a BloomFilter cannot read a file of kind 3"),
-        (whole(kind=4), "kind at byte 10: a BloomFilter cannot read a file of kind 4"),
+        (
+            whole(kind=3),
+            "kind at byte 10: the file contains a ScalableBloomFilter (kind 3), not a BloomFilter: open it with"
+            " ScalableBloomFilter",
+        ),
+        (
+            whole(kind=4),
+            "kind at byte 10: the file contains a CountingBloomFilter (kind 4), not a BloomFilter: open it with"
+            " CountingBloomFilter",
+        ),
         (whole(kind=6), "kind at byte 10: unknown kind 6"),
-        (whole(bytes(10), kind=2), "kind at byte 10: a BloomFilter cannot read a file of kind 2"),
+        (
+            whole(bytes(10), kind=2),
+            "kind at byte 10: the file contains a CountingBloomFilter (kind 2), not a BloomFilter: open it with"
+            " CountingBloomFilter",
+        ),
         (whole(family=0), "family at byte 11: unknown hash family 0"),
         (whole(family=7), "family at byte 11: unknown hash family 7"),  # Parquet's filters have a format of their own
         (whole(family=8), "family at byte 11: unknown hash family 8"),
@@ -175,7 +187,7 @@ def test_counters_beyond_the_last_are_refused(tmp_path: Path) -> None:
     raw = whole(bytes(9) + b"\x0f" + b"\x10", kind=2, bits=21)
     assert refused(raw, tmp_path / "f", CountingBloomFilter) == {"bits at byte 74: padding bits are set"}
     assert refused(whole(), tmp_path / "f", CountingBloomFilter) == {
-        "kind at byte 10: a CountingBloomFilter cannot read a file of kind 1"
+        "kind at byte 10: the file contains a BloomFilter (kind 1), not a CountingBloomFilter: open it with BloomFilter"
     }
 
 

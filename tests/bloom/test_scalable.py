@@ -239,7 +239,11 @@ def damaged() -> list[tuple[str, bytes, str]]:
             "family of slice 0 at byte 91: the slice and the series differ in hash family, key or encoding",
         ),
         ("no capacity", patched(28, bytes(16)), "a series needs an initial capacity"),
-        ("plain", bytes(BloomFilter(10, 0.1)), "a ScalableBloomFilter cannot read a file of kind 1"),
+        (
+            "plain",
+            bytes(BloomFilter(10, 0.1)),
+            r"contains a BloomFilter \(kind 1\), not a ScalableBloomFilter: open it with BloomFilter$",
+        ),
         ("foreign", b"x" * 200, "not a filter file"),
         ("empty", b"", "truncated"),
     ]
@@ -274,7 +278,9 @@ def test_truncations_and_flipped_bits_are_refused() -> None:
 
 
 def test_a_plain_filter_refuses_the_file() -> None:
-    with pytest.raises(FormatError, match="a BloomFilter cannot read a file of kind 3"):
+    with pytest.raises(
+        FormatError, match=r"a ScalableBloomFilter \(kind 3\), not a BloomFilter: open it with ScalableBloomFilter$"
+    ):
         BloomFilter.from_bytes(bytes(grown(10)))
 
 

@@ -111,7 +111,10 @@ def test_a_series_has_a_largest_size() -> None:
             {"fp_rate": 1e-9, "bits": 3, "hash_funcs": 2},
             "3 bits with 2 hash functions exceed a rate of 1e-09 with a single key",
         ),
-        ({"fp_rate": 1e-300, "capacity": 10, "hash_funcs": 1}, "need more than"),
+        (
+            {"fp_rate": 1e-300, "capacity": 10, "hash_funcs": 1},
+            "10 items at fp_rate 1e-300 with 1 hash function would need more than",
+        ),
     ],
 )
 def test_contradictory_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -370,7 +370,7 @@ def test_the_best_number_of_functions_has_a_limit() -> None:
         (lambda: sizing.bits_for(10, math.nan, 3), "fp_rate must be a number, not NaN"),
         (
             lambda: sizing.bits_for(10, 1e-300, 1),
-            "10 items at fp_rate 1e-300 with 1 hash functions need more than 9223372036854775807 bits",
+            "10 items at fp_rate 1e-300 with 1 hash function would need more than 9223372036854775807 bits",
         ),
         (lambda: sizing.bits_for_taylor(0, 0.01, 3), "capacity must be at least 1, not 0"),
         (lambda: sizing.bits_for_taylor(10, 2, 3), "fp_rate must be above 0 and below 1, not 2"),

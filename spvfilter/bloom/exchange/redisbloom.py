@@ -74,8 +74,8 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
     link = _Link(0, -(-bits // 64) * 64, 0, fp_rate, each, math.ceil(_LN2 * each), capacity, 0)
     if link.bits > MAX_CELLS or link.hash_funcs > MAX_HASH_FUNCS:
         raise ParameterError(
-            f"{capacity} keys at {fp_rate:g} need {link.bits} bits and {link.hash_funcs} hash functions, but at most"
-            f" {MAX_CELLS} and {MAX_HASH_FUNCS} are supported"
+            f"{counted(capacity, 'key')} at {fp_rate:g} would need {link.bits} bits and {link.hash_funcs} hash"
+            f" functions, but at most {MAX_CELLS} and {MAX_HASH_FUNCS} are supported"
         )
     refuse_false_rate(RedisBloomHash(), link.bits, link.hash_funcs, capacity, fp_rate)
     return _made(link, encode)

@@ -24,7 +24,7 @@ from spvfilter.bloom.exchange.hashes import SparkHash
 from spvfilter.bloom.exchange.parts import WORD, check_functions, check_length, number, swap, viewed
 from spvfilter.bloom.fileformat import KIND_BITS, FileHeader
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.kernel import Encoding
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def spark_filter(
     _refuse_encoding(encode)
     bits = int(-capacity * math.log(fp_rate) / (math.log(2) * math.log(2)))
     if bits < 1:
-        raise ParameterError(f"{capacity} keys at {fp_rate:g} need no bits, and Spark has no filter without bits")
+        raise ParameterError(
+            f"a filter for {counted(capacity, 'key')} at fp_rate {fp_rate:g} would have no bits, which Spark does not"
+            " allow: choose a lower fp_rate"
+        )
     functions = max(1, math.floor(bits / capacity * math.log(2) + 0.5))
     whole = -(-bits // WORD) * WORD
     hashing = SparkHash(version, seed)

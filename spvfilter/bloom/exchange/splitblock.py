@@ -29,7 +29,7 @@ from spvfilter.bloom.base import ENCODES, allocate
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.bloom.fileformat import replaced
 from spvfilter.bloom.filter import BloomBits
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, counted
 from spvfilter.kernel import Encoding, Family
 from spvfilter.kernel.values import SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS
 from spvfilter.primitives import chunks
@@ -77,7 +77,8 @@ class SplitBlockFilter(BloomBits):
             size *= 2
             if size > MAX_SIZE:
                 raise ParameterError(
-                    f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that readers of Parquet accept"
+                    f"{counted(capacity, 'key')} at {fp_rate:g} would take more than the {MAX_SIZE} bytes that"
+                    " readers of Parquet accept"
                 )
         self._set_up(allocate(size), keys)
 

@@ -27,6 +27,7 @@ from spvfilter.errors import (
     RemoteError,
     RemoteExistsError,
     RemoteMissingError,
+    counted,
 )
 from spvfilter.kernel import Encoding, Family
 
@@ -346,9 +347,9 @@ class RedisBloomFilter:
         if known[0]:
             return len(known) - len(known.lstrip(b"\1"))
         count, rate = await self.approx_len(), await self.current_fp_rate()
-        held = (
-            f"{self.capacity} keys at {self.nominal_fp_rate:g}, contains about {count:.0f}, so its rate is {rate:.3g}"
-        )
+        assert self.capacity is not None
+        made_for = f"{counted(self.capacity, 'key')} at {self.nominal_fp_rate:g}"
+        held = f"{made_for}, contains about {count:.0f}, so its rate is {rate:.3g}"
         if self.on_full == "warn":
             self._room = None
             warnings.warn(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spvfilter.bloom import sizing
 from spvfilter.bloom.size import Size
 from spvfilter.cli.term.picture import check_picture, save_picture
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def draw(size: Size, rate: float, name: str) -> None:
     """
     path = check_picture(name)
     if not 0 < rate < 1:
-        raise ParameterError(f"there is no curve to draw: with {size.capacity} keys the rate is {rate:g}")
+        raise ParameterError(f"there is no curve to draw: with {counted(size.capacity, 'key')} the rate is {rate:g}")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 5.6), dpi=100)
