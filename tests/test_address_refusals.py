@@ -266,7 +266,7 @@ class TestEveryCauseHasItsMessage:
             ("BC", b"", "not 'BC'"),
             ("b c", b"", "not 'b c'"),
             ("b\u00e9", b"", "not 'b"),
-            ("bc", b"\x20", "a bech32 value must fit into 5 bits, not 32"),
+            ("bc", b"\x20", "a bech32 value must be from 0 to 31, not 32"),
             ("bc", bytes(82), "a bech32 string must be at most 90 characters long, not 91"),
         ],
     )

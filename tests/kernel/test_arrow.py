@@ -552,7 +552,7 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     ),
     "table nulls": (
         lambda: Producer(b"+s", 2, [b"\0"], children=[texts()], null_count=2),
-        "null_count of a column, key 0: rows of a table are null",
+        "null_count of a column, key 0: the table itself contains null rows; only its column may contain nulls",
     ),
     "table without schema": (
         lambda: Producer(b"+s", 2, [None], children=[texts(schema_changes={"release": None})]),

@@ -128,7 +128,7 @@ def bech32(hrp: str, values: bytes, of: int, limit: int = MAX_ADDRESS_LENGTH) ->
     if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
         raise ParameterError(f"a human-readable part must be lower-case printable ASCII, not {hrp[:100]!r}")
     if max(values, default=0) > 31:
-        raise ParameterError(f"a bech32 value must fit into 5 bits, not {max(values)}")
+        raise ParameterError(f"a bech32 value must be from 0 to 31, not {max(values)}")
     if len(hrp) + len(values) + 7 > limit:
         raise ParameterError(
             f"a bech32 string must be at most {limit} characters long, not {len(hrp) + len(values) + 7}"

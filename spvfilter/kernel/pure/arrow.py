@@ -356,7 +356,7 @@ def _check_table(table: Array, first: int) -> None:
     if table.length < 0 or table.offset < 0 or table.length > _LONGEST or table.offset > _LONGEST:
         raise refusal("length", f"{table.length} rows at offset {table.offset} are out of range")
     if table.null_count and table.n_buffers > 0 and table.buffers and table.buffers[0]:
-        raise refusal("null_count", "rows of a table are null")
+        raise refusal("null_count", "the table itself contains null rows; only its column may contain nulls")
 
 
 @contextmanager

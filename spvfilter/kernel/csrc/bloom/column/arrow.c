@@ -165,7 +165,7 @@ static spv_status unwrap(const struct ArrowArray *table, size_t first, const str
     if (table->length < 0 || table->offset < 0 || table->length > LONGEST || table->offset > LONGEST)
         return spv_refuse(error, first, "length", "%" PRId64 " rows at offset %" PRId64 " are out of range", table->length, table->offset);
     if (table->null_count && table->n_buffers > 0 && table->buffers && table->buffers[0])
-        return spv_refuse(error, first, "null_count", "rows of a table are null");
+        return spv_refuse(error, first, "null_count", "the table itself contains null rows; only its column may contain nulls");
     *column = table->children[0];
     return SPV_OK;
 }
