@@ -43,7 +43,11 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def refuse_output(output: str | None, *, force: bool) -> Path | None:
-    """Return the path of a file to write, or None for standard output. Raises SourceError or ParameterError."""
+    """Return the path of the output file, or None for standard output, after checking that it can be written.
+
+    Raises ParameterError if standard output is a terminal. Raises SourceError if the file exists and `force` is False,
+    if it exists but is not a regular file, or if its directory is not writable.
+    """
     path = None if output is None else Path(output)
     if path is None and sys.stdout.isatty():
         raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")

@@ -91,10 +91,10 @@ class SpentScripts:
             seen = self._outputs.add(raw)
         scripts = [script for script in seen if script is not None]
         if len(scripts) < len(seen):
-            missing = len(seen) - len(scripts)
+            missing = counted(len(seen) - len(scripts), "output")
             raise SourceError(
-                f"{missing} of the {len(seen)} outputs that it spends are not in any earlier block that was given: add"
-                " those blocks, or its rev*.dat, or --prevouts"
+                f"the earlier blocks that were given lack {missing} that it spends: add the missing blocks, or its"
+                " rev*.dat, or --prevouts"
             )
         return scripts
 

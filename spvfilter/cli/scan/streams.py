@@ -29,8 +29,10 @@ def is_stream(paths: Sequence[str], *, in_parts: bool = False) -> bool:
     packed = [path for path in paths if is_compressed(path) or _is_pipe(path)]
     what = "a pipe" if packed and _is_pipe(packed[0]) else "compressed"
     if packed and in_parts:
-        advice = "give files" if _is_pipe(packed[0]) else "decompress it first (gzip -d, zstd -d)"
-        raise ParameterError(f"{packed[0]} is {what}: with --out and --dask, {advice}")
+        why = (
+            "a pipe: give files" if _is_pipe(packed[0]) else "compressed files: decompress it first (gzip -d, zstd -d)"
+        )
+        raise ParameterError(f"{packed[0]} is {what}, but a scan with --out cannot read {why}")
     if packed and len(packed) < len(paths):
         raise ParameterError(
             f"{packed[0]} is {what} and {next(path for path in paths if path not in packed)} is not: scan them"
