@@ -26,9 +26,9 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
 
 def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
-    """Return the stream and its first four bytes, or fewer if the first line is shorter.
+    """Return the stream, still at its beginning, and its first four bytes, or fewer if the first line is shorter.
 
-    This does not wait for more bytes.
+    It reads no further than that, so it does not block on a pipe whose first line has arrived.
     """
     head = stream.readline(4)
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head

@@ -10,10 +10,10 @@ A peer that has several filters of one wallet learns more:
 
 - If the filters have the same size, functions and tweak, they test the same bits. An address matches all of them if it
   matches the bitwise AND of the filters, and p is the rate of that filter.
-- Otherwise the hashes are independent, and p is the product of the filters' rates. Each time a client starts with a new
-  tweak, it multiplies the number of decoys by p.
-- As an exception, p is larger than the product if two filters have the same tweak and the size of one is a multiple of
-  the other's. `sample_rate` measures p.
+- Otherwise the hashes are independent, and p is the product of the filters' rates. Each restart with a new tweak
+  therefore multiplies the number of decoys by the rate of the new filter.
+- There is one exception: if two filters have the same tweak, and the size of one is a multiple of the other's, p is
+  larger than the product. `sample_rate` measures p.
 
 Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom Filters in Lightweight Bitcoin Clients"
 (2014).

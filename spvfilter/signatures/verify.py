@@ -276,12 +276,12 @@ class _Inputs:
             self._satisfy(template, items, hasher, is_exact=False)
         else:
             self._find_signature(template, items, hasher)
-            raise _Unknown("its scriptSig contains more than data")
+            raise _Unknown("its scriptSig is not push-only")
 
     def _check_script_hash(self, index: int, digest: bytes, script_sig: bytes, witness: tuple[bytes, ...]) -> None:
         items, is_push_only = _evaluated(script_sig)
         if not is_push_only:
-            raise _Wrong("its scriptSig contains more than data")
+            raise _Wrong("its scriptSig is not push-only")
         if not items:
             raise _Wrong("it is not signed: its scriptSig is empty")
         *items, redeem = items

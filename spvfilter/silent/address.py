@@ -24,7 +24,10 @@ def silent_prefix(network: Network) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SilentAddress:
-    """A silent payment address: two public keys from which each sender derives outputs that nobody can link to it."""
+    """A silent payment address: two public keys, from which each sender derives outputs.
+
+    Only the sender and the owner of the address can link these outputs to it.
+    """
 
     scan_pubkey: bytes
     """Compressed public key whose private key finds the payments, 33 bytes."""

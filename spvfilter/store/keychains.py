@@ -357,7 +357,7 @@ class KeychainRows:
         return row
 
     def change(self, change: KeychainChange) -> None:
-        """Store used indexes and the new end of the window."""
+        """Store a change to a keychain: used and revealed indexes, the end of the window, and so on."""
         row = self._stored(change.name)
         owner = row[0]
         for index in change.used:

@@ -395,7 +395,7 @@ class _TxCheck:
             yield CheckFinding(CheckCause.REFUSED_BEFORE, CheckWeight.REFUSED, message, self.tx.txid)
         if self.fee is None:
             unknown = sum(value is None for value in self.values)
-            message = f"the values of {unknown} of its {len(self.values)} inputs are unknown, so its fee is unknown"
+            message = f"it has {counted(unknown, 'input')} of unknown value, so its fee is unknown"
             yield CheckFinding(CheckCause.UNKNOWN, CheckWeight.WARNING, message, self.tx.txid)
 
     def _standard(self) -> Iterator[CheckFinding]:

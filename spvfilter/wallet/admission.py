@@ -73,7 +73,7 @@ class MempoolLayer:
 
     @property
     def is_over(self) -> bool:
-        """True if the layer exceeds one of its limits."""
+        """True if one of the limits is exceeded."""
         limits = self.limits
         return len(self._room) > limits.number or self.size > limits.size or self.matches > limits.matches
 

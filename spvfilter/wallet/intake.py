@@ -137,7 +137,7 @@ class Intake:
         return lowered
 
     def verify_returned(self, txids: Iterable[bytes]) -> list[bytes]:
-        """Verify the foreign transactions in the mempool layer that spend the wallet's coins.
+        """Verify the foreign unconfirmed transactions that spend the wallet's coins.
 
         These came from the database or from disconnected blocks, not from peers. Returns the txids whose verdicts may
         change.
@@ -160,7 +160,7 @@ class Intake:
     # Admission
 
     def admit(self, orphan: Orphan) -> list[bytes]:
-        """Add a foreign unconfirmed transaction to the mempool layer or to the orphanage.
+        """Admit a foreign unconfirmed transaction, or put it into the orphanage.
 
         Related orphans are also admitted, some of them later. Returns the txids whose verdicts may change.
         """
@@ -246,10 +246,10 @@ class Intake:
         return any(each in self._facts.without_block for each in near)
 
     def _unlinked(self, records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
-        """Return the foreign transactions of a component that the mempool layer need not keep.
+        """Return the foreign transactions of a component that need not be kept.
 
-        The layer keeps a transaction that matches and has not expired. It also keeps transactions on which the fate of
-        a kept transaction depends: its ancestors, its conflicts, and so on.
+        A transaction that matches and has not expired is kept, as are all transactions on which its fate depends: its
+        ancestors, its conflicts, and so on.
         """
         kept = [txid for txid in records if txid not in self.pool or self._is_live(records[txid])]
         met = set(kept)

@@ -1,4 +1,4 @@
-"""Network group quotas: which foreign unconfirmed transactions are evicted when the mempool layer is full.
+"""Network group quotas: which foreign unconfirmed transactions are evicted when a limit is exceeded.
 
 Transactions are counted by the set of network groups that announced them. Sets with few groups lose transactions first.
 Among sets with the same number of groups, the set with the most transactions loses its latest.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingLimits:
-    """Limits on the mempool layer. The wallet's own transactions do not count toward them."""
+    """Limits on foreign unconfirmed transactions. The wallet's own transactions do not count toward them."""
 
     matches: int = 10_000
     """Largest number of matches of foreign unconfirmed transactions."""

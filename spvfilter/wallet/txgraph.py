@@ -169,7 +169,7 @@ class TxRecord(NamedTuple):
         return any(anchor in best_chain for anchor in self.anchors)
 
     def anchor_in(self, best_chain: Container[Anchor]) -> Anchor | None:
-        """Return its block in the best chain, the lower if there are two (BIP-30); None if no block contains it."""
+        """Return its block in the best chain, the lower one if there are two (BIP-30); None if no block contains it."""
         return min((anchor for anchor in self.anchors if anchor in best_chain), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Search transactions and blocks for a watch list's silent payments, and list the scripts that they spend."""
+"""Search transactions and blocks for a watch list's silent payments, and collect the scripts of spent outputs."""
 
 from __future__ import annotations
 

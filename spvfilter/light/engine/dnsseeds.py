@@ -20,10 +20,10 @@ class Seeds:
         self._lacking_since: float | None = None  # enough peers
 
     def due(self, now: float, known: int, useful: int, most: int) -> bool:
-        """Return True if it is time to ask the seeds, and record that they are being asked.
+        """Return True if the seeds should be asked now, and record that they are being asked.
 
-        If no address is known, it is time immediately. Otherwise, it is time once there have been too few useful peers
-        for a while.
+        They are asked once there have been too few useful peers for a while, or without that wait if no address is
+        known. A lookup that is still running, or the pause after the previous one, delays both.
 
         Args:
             now: The current time (monotonic seconds).

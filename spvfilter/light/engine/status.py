@@ -37,9 +37,10 @@ class SyncedReports(NamedTuple):
         return SyncedReports(join((*self.doubt, *doubt)), now, self.times + 1)
 
     def next_at(self, doubt: Ranges, timeouts: PeerTimeouts) -> float:
-        """Return when another dispute may be reported (monotonic seconds); infinity if all disputes were reported.
+        """Return the earliest time at which another dispute may be reported (monotonic seconds).
 
-        The pauses double.
+        This is infinity if everything in `doubt` has been reported already. The pause doubles after each report, up to
+        `max_retry_s`.
         """
         if join((*self.doubt, *doubt)) == self.doubt:
             return inf

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Union
 
+from spvfilter.errors import counted
 from spvfilter.watch.descriptor.expression import Expression, fault
 from spvfilter.watch.descriptor.keyexpression import KeyPlace, Reading, read_key
 from spvfilter.watch.descriptor.template import (
@@ -745,7 +746,7 @@ def read_multi(
     if not needed:
         raise fault(arguments[0].at, f"{name}() must require at least 1 signature, not 0")
     if needed > count:
-        raise fault(arguments[0].at, f"{name}() requires {needed} signatures, but has only {count} keys")
+        raise fault(arguments[0].at, f"{name}() requires {needed} signatures, but has only {counted(count, 'key')}")
     return needed, tuple(read_key(argument, purpose, reading) for argument in arguments[1:])
 
 
