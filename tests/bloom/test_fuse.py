@@ -108,7 +108,7 @@ def test_equal_hashes_are_merged() -> None:
 def test_a_custom_family_is_needed_again_to_read() -> None:
     family = CustomHash("mine", lambda data, number: int.from_bytes(data, "big") * 0x9E3779B97F4A7C15)
     made = StaticFilter((b"%d" % number for number in range(200)), 16, hashing=family)
-    with pytest.raises(ParameterError, match="pass it as `hashing`"):
+    with pytest.raises(ParameterError, match="pass the family as `hashing`"):
         StaticFilter.from_bytes(bytes(made))
     assert StaticFilter.from_bytes(bytes(made), hashing=family) == made
     assert b"7" in made
