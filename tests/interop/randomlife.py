@@ -175,12 +175,16 @@ class Life:
     # Choices
 
     def script(self) -> bytes:
-        """A script to pay, rarely one beyond the window of its keychain."""
+        """A script to pay, sometimes one just beyond the window of its keychain."""
         chance, half = self.random.random(), len(self.of_keychains) // 2
-        if chance < 0.55:
+        beyond = [each.scripts_at(each.end + self.random.randrange(5))[0] for each in self.client.watch.keychains]
+        beyond = [each for each in beyond if each in self.keys]
+        if chance < 0.5:
             found = self.of_keychains[self.random.choice((0, half)) + self.random.randrange(25)]
+        elif chance < 0.65:
+            found = self.random.choice(beyond or self.of_keychains)
         else:
-            found = self.random.choice(self.of_keychains if chance < 0.65 else self.single)
+            found = self.random.choice(self.single)
         self.paid[found] = None
         return found
 
