@@ -155,7 +155,7 @@ def wrong_shares(answers: Answers) -> Iterator[str]:
 def wrong_effects(answers: Answers) -> Iterator[str]:
     """Effects have the net of the history, and each transaction that counts, but for those without a wallet's output.
 
-    One of the wallet's own stays in the history without outputs once the account that paid it is removed.
+    After an account is removed, the wallet's payments from it stay in the history without outputs.
     """
     counted = [each for each in answers.whole.history if each.status.counts]
     expected = {each.txid_hex: each.net for each in counted if each.txid in answers.effects or each.net}
