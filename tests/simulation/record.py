@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 
 from spvfilter.light.engine.effects import Effect
@@ -109,10 +109,17 @@ def _kind(line: str) -> str:
     return next((word for word in words if word in _BORING), words[0] if words else line)
 
 
+def _fields(value: object) -> Sequence[str] | None:
+    """The names of the fields of a dataclass or a named tuple, None for other values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return [each.name for each in fields(value)]
+    return getattr(value, "_fields", None) if isinstance(value, tuple) else None
+
+
 def full(value: object) -> str:
     """A text that differs for different values. Functions are named, because their addresses change."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return f"{type(value).__name__}({', '.join(full(getattr(value, each.name)) for each in fields(value))})"
+    if (names := _fields(value)) is not None:
+        return f"{type(value).__name__}({', '.join(full(getattr(value, name)) for name in names)})"
     if isinstance(value, (list, tuple, deque)):
         return f"[{', '.join(map(full, value))}]"
     if isinstance(value, (set, frozenset)):  # the order of a set differs between processes
@@ -130,10 +137,8 @@ def describe(value: object) -> str:
     """A short text for the trace."""
     if isinstance(value, bytes):
         return f"{value[:4].hex()}…{len(value)}" if len(value) > _SHOWN // 2 else value.hex()
-    if is_dataclass(value) and not isinstance(value, type):
-        shown = (
-            f"{each.name}={describe(getattr(value, each.name))}" for each in fields(value) if getattr(value, each.name)
-        )
+    if (names := _fields(value)) is not None:
+        shown = (f"{name}={describe(getattr(value, name))}" for name in names if getattr(value, name))
         return f"{type(value).__name__}({', '.join(shown)})"
     if isinstance(value, (list, tuple, deque)):
         some = ", ".join(map(describe, list(value)[:2]))
