@@ -37,7 +37,7 @@ SCHEMAS = {"0.2.0": 6}
 """Schema version that each released version of the package wrote."""
 VERSIONS = tuple(SCHEMAS)
 READ = {**SCHEMAS, "0.3.0": SCHEMA_VERSION}
-"""The same, with the version in development. After a change of the schema, make its fixture again."""
+"""The same, with the latest release, whose schema is still the current one."""
 UNRELEASED = [number for number in range(RELEASED[0], SCHEMA_VERSION) if number not in RELEASED]
 """Schema versions that only development versions wrote."""
 
