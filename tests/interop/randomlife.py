@@ -114,7 +114,7 @@ class Life:
             await self._nodes.enter_async_context(node)
             self.peers.append(f"{host}:{node.port}")
         await self._start()
-        for action in (Life.receive, Life.receive, Life.receive, Life.mine):
+        for action in (Life.fund, Life.receive, Life.receive, Life.mine):
             await action(self)
         return self
 
@@ -243,6 +243,12 @@ class Life:
 
     # The network
 
+    async def fund(self) -> str:
+        """Somebody pays coins to the main account that are large enough for most actions."""
+        scripts = self.of_keychains[:3]
+        self.paid |= dict.fromkeys(scripts)
+        return shown(self.regtest.pay(*(TxOut(self.random.randrange(50_000, 99_000), each) for each in scripts)))
+
     async def receive(self) -> str:
         """Somebody pays the wallet, perhaps several of its scripts, or one script twice."""
         outputs = [TxOut(777, THEIRS)] * (self.random.random() < 0.3)
@@ -324,6 +330,17 @@ class Life:
         total = sum(each.spent.value for each in inputs if each.spent)
         fee = min(total, self.random.choice((100, 5_000, 9_000)))
         return await self.broadcast(self.signed(inputs, [TxOut(total - fee, self.script())]))
+
+    async def bump_unheard(self) -> str:
+        """The nodes hear a payment, but not its bump, which spends one more coin and thus waits for a peer."""
+        coins = [spent_by_wallet(each) for each in await self.coins(12_000) if each.is_spendable][:2]
+        if not coins:
+            raise ValueError("no coins")
+        total = sum(each.spent.value for each in coins if each.spent)
+        self.is_deaf = False
+        first = await self.broadcast(self.signed(coins[:1], [TxOut(11_000, THEIRS)]))
+        self.is_deaf = True
+        return f"{first}, {await self.broadcast(self.signed(coins, [TxOut(total // 10, THEIRS)]))}"
 
     async def _own_input(self, outpoint: OutPoint) -> TxIn:
         parent = await self.client.transaction(outpoint.txid)
@@ -448,6 +465,7 @@ class Life:
 
 
 ACTIONS: dict[Callable[[Life], Awaitable[str | None]], int] = {
+    Life.fund: 3,
     Life.receive: 12,
     Life.mine: 14,
     Life.mine_to_wallet: 3,
@@ -460,7 +478,8 @@ ACTIONS: dict[Callable[[Life], Awaitable[str | None]], int] = {
     Life.spend_elsewhere: 6,
     Life.deafen: 4,
     Life.pay: 14,
-    Life.bump: 10,
+    Life.bump: 8,
+    Life.bump_unheard: 8,
     Life.broadcast_again: 3,
     Life.abandon: 5,
     Life.reveal: 4,
