@@ -108,7 +108,7 @@ class ClientStatus:
 @public
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Counters and gauges of a `LightClient` at one point in time. Counters begin at 0 when the client is entered."""
+    """Counters and gauges of a `LightClient` at one point in time. Counters start at 0 each time the client starts."""
 
     uptime_s: float
     """Gauge: seconds since the client was entered."""

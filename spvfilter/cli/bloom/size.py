@@ -62,7 +62,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 class Static(NamedTuple):
-    """The size of the smallest static filter for the same keys whose rate is no higher."""
+    """The size of the smallest static filter that contains the same keys at the same rate or a lower one."""
 
     fingerprint_bits: int
     """Number of bits in a fingerprint."""

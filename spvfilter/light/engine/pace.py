@@ -7,7 +7,7 @@ from math import inf
 SHARE = 0.025
 """Share of a processor that one network group's transactions may take (our choice)."""
 AHEAD_S = 60.0
-"""Seconds of its share that an idle group may use all at once, and its longest pause (our choice)."""
+"""How many seconds of its share an idle group may save up, and its longest pause in seconds (our choice)."""
 _MOST = 1_000  # Number of remembered groups above which the ones not paused are forgotten (our choice).
 
 

@@ -13,7 +13,7 @@ SAME_SHAPE, MAKE_ROOM = "_same_shape", "_make_room"
 
 
 def same_shape(core: Any, other: object) -> None:
-    """Raise MismatchError unless another core has the same shape, and TypeError if it is no core."""
+    """Raise MismatchError unless another core has the same shape, and TypeError if it is not a core."""
     getattr(core, SAME_SHAPE)(other)
 
 
