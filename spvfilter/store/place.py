@@ -1,5 +1,5 @@
-"""Check that the files of an open database are in place, because changes to a removed or replaced file would be
-lost.
+"""Check that the files of an open database are in place: changes to a removed or replaced file would be lost, and it
+would show an old state.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ _FILES = ("", "-wal")  # suffixes added to the database's name
 class FileIdentity:
     """The files of an open database, identified by device and inode.
 
-    The write-ahead log is included once a check has found it.
+    The write-ahead log is included once a check has found it. `consequence` ends the message of an error.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: pathlib.Path, consequence: str) -> None:
         self._path = path
+        self._consequence = consequence
         self._names = {suffix: f"{path}{suffix}" for suffix in _FILES}
         self._files: dict[str, tuple[int, int]] = {}
         self.check()
@@ -36,7 +37,7 @@ class FileIdentity:
             elif known != found:
                 what = "its write-ahead log" if suffix else "the file"
                 done = "removed" if found is None else "replaced by another one"
-                raise StoreError(f"{self._path}: {what} was {done} while it was open: the changes cannot be saved")
+                raise StoreError(f"{self._path}: {what} was {done} while it was open: {self._consequence}")
 
 
 def _identity(name: str) -> tuple[int, int] | None:

@@ -95,7 +95,7 @@ class Store:
         """Network of the wallet."""
         self._db = connection
         self._lock = lock
-        self._identity = None if lock is None else FileIdentity(path)
+        self._identity = None if lock is None else FileIdentity(path, "the changes cannot be saved")
         self._rows = MarkedRows(connection, path, MARKED, check_rows)
         self._headers = HeaderRows(connection, self._rows, path)
         self._accounts = AccountRows(connection, self._rows, path)

@@ -870,8 +870,9 @@ class Views:
         try:
             yield  # errors of the caller, such as a broken pipe, are not errors of the database
         finally:
-            with translated(self._path):
-                self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite has ended it after some errors
+                with translated(self._path):
+                    self._db.execute("ROLLBACK")
 
     @contextmanager
     def _moment(self) -> Iterator[None]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
+from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import StoredEvent, run_of, stored_events
 from spvfilter.store.networkrows import read_network
+from spvfilter.store.place import FileIdentity
 from spvfilter.store.schema import check_schema
 from spvfilter.store.spentviews import StoreFacts
 from spvfilter.store.sqlite import translated
@@ -42,9 +45,14 @@ class WalletStore(Views):
             last = event.sequence
 
     Each call reads the state of the last commit. Reading never delays a client that is writing. Each row is checked
-    when it is read, but rows hidden by a damaged index are noticed only when a client next starts. Use the object from
-    one thread at a time.
+    when it is read, but rows hidden by a damaged index are noticed only when a client next starts. If the file is
+    replaced, for example by a copy, every call raises StoreError: open the new file. Use the object from one thread at
+    a time.
     """
+
+    def __init__(self, db: sqlite3.Connection, path: Path, network: Network) -> None:
+        super().__init__(db, path, network)
+        self._identity = FileIdentity(path, "open it again")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -79,6 +87,18 @@ class WalletStore(Views):
         except BaseException:
             db.close()
             raise
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Context manager: all calls within the `with` block see the same commit, for example all pages of an export.
+
+        Raises StoreError if the database cannot be read, or if the file was replaced since it was opened.
+        """
+        if not self._db.in_transaction:
+            with translated(self._path):
+                self._identity.check()
+        with super().moment():
+            yield
 
     def events(self, since: int, limit: int = 1_000, *, account: str | None = None) -> Snapshot[WalletEvent]:
         """Return the next events of the wallet or of an account, in order; empty if there are no more.
