@@ -870,9 +870,8 @@ class Views:
         try:
             yield  # errors of the caller, such as a broken pipe, are not errors of the database
         finally:
-            if self._db.in_transaction:  # SQLite has ended it after some errors
-                with translated(self._path):
-                    self._db.execute("ROLLBACK")
+            with translated(self._path):
+                self._db.rollback()  # unless SQLite has ended the transaction because of an error
 
     @contextmanager
     def _moment(self) -> Iterator[None]:
