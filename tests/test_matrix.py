@@ -119,6 +119,22 @@ def test_table_names_the_tests_that_notice_each_change(shop: Path) -> None:
     assert matrix(shop, "--seed", "1", "--without", f"{name}total_again").stdout.endswith(" kills lost\n")
 
 
+@pytest.mark.long
+@pytest.mark.posix
+def test_others_run_only_for_changes_that_first_tests_miss(shop: Path) -> None:
+    first = "tests/test_price.py::test_total"  # also test_total_again
+    ended = matrix(shop, "--seed", "1", "--first", first)
+    assert ended.returncode == 0, ended.stderr
+    (table,) = shop.glob("build/matrix/shop/*/*.tsv")
+    assert table.name == "1-tests.test_price.py::test_total.tsv"
+    rows = [*csv.reader(table.read_text().splitlines(), "excel-tab")]
+    assert {verdict for *_, verdict, _ in rows} == {"first", "fast", "slow", "survived", "not run"}
+    for *_, verdict, tests in rows:
+        assert (verdict == "first") == tests.startswith(first)
+        assert verdict != "first" or " " not in tests
+    assert not [line for line in ended.stdout.splitlines() if first in line and not line.startswith("     0 ")]
+
+
 def test_each_drawn_change_compiles_and_changes_its_module() -> None:
     for name in ("codec", "session", "v2"):
         changes = drawn(str(MATRIX.parents[2] / f"spvfilter/wire/{name}.py"), 1, 10)

@@ -2,12 +2,17 @@
 
     scripts/dev/mutate matrix spvfilter/filters --seed 1 [--tests PATH…] [--sample 20] [--minutes 4]
     scripts/dev/mutate matrix spvfilter/filters --seed 1 --without TEST…
+    scripts/dev/mutate matrix spvfilter/light --seed 1 --first tests/light/engine
 
 It records once which test runs which line, and draws a sample of changes of each module. A change is tried in a fork of
 a process that imported everything before. (If it takes effect on import, it needs an import of its own.)
 
 First come all tests that execute the line and take less than a second. If they pass, slower ones follow, up to the
 first failure. A test with parameters stops at its first case that fails.
+
+`--first` asks which tests are needed in addition to others, such as slow ones in addition to fast ones. The tests of
+these paths run first, the quickest first, up to the first failure. Only for changes that they all miss, the other tests
+run as above. This table has a name of its own.
 
 The table is in build/matrix. If the time is over, the next call continues it, as long as neither the package nor the
 tests change. Random tests always use the same examples.
@@ -170,9 +175,10 @@ def record(modules: Sequence[str], tests: Sequence[str], path: Path) -> None:
 class Judge:
     """Runs the tests of each change."""
 
-    def __init__(self, tests: Sequence[str], known: Path, write: Write, until: float) -> None:
+    def __init__(self, tests: Sequence[str], first: Sequence[str], known: Path, write: Write, until: float) -> None:
         found = json.loads(known.read_text(encoding="utf-8"))
         self.tests = tests
+        self.first = tuple(first)
         self.seconds: dict[str, float] = found["seconds"]
         self.failed: set[str] = {*found["failed"]}
         self.lines: dict[str, dict[str, list[str]]] = found["lines"]
@@ -227,13 +233,18 @@ class Judge:
 
     def judge(self, change: Change, items: list[pytest.Item], tests: set[str], swap: Swap) -> None:
         items = [item for item in items if item.nodeid in tests]
-        slow = [item for item in items if self.seconds[item.nodeid] >= FAST]
-        slow.sort(key=lambda item: self.seconds[item.nodeid])
+        quickest = sorted(items, key=lambda item: self.seconds[item.nodeid])
+        killers, _ = self.attempt([item for item in quickest if item.nodeid.startswith(self.first)], swap, first=True)
+        if killers:
+            self.write(change, "first", killers)
+            return
+        items = [item for item in items if not item.nodeid.startswith(self.first)]
+        slow = [item for item in quickest if item in items and self.seconds[item.nodeid] >= FAST]
         killers, hung = self.attempt([item for item in items if item not in slow], swap, first=False)
         verdict = "time" if hung else "fast"
         if not killers:
             killers, _ = self.attempt(slow, swap, first=True)
-            verdict = "slow" if killers else "survived" if items else "not run"
+            verdict = "slow" if killers else "survived" if quickest else "not run"
         self.write(change, verdict, killers)
 
     def attempt(self, items: list[pytest.Item], swap: Swap, *, first: bool) -> tuple[list[str], bool]:
@@ -322,7 +333,7 @@ def report(found: Sequence[Row], judge: Judge) -> None:
         killers = row.tests.split()
         for test in killers:
             kills[test].add(at)
-        alone.update(killers if len(killers) == 1 else ())
+        alone.update(killers if len(killers) == 1 and row.verdict != "first" else ())
     seconds: defaultdict[str, float] = defaultdict(float)
     for test, spent in judge.seconds.items():
         seconds[function(test)] += spent
@@ -355,6 +366,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True, help="seed of the sample")
     parser.add_argument("--sample", type=int, default=20, help="changes of each module (default 20)")
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="tests (default: those in the same place of tests/)")
+    parser.add_argument("--first", nargs="+", default=[], metavar="PATH", help="run these tests before all others")
     parser.add_argument("--minutes", type=float, default=120, help="stop after this time (default 120)")
     parser.add_argument(
         "--without", nargs="+", metavar="TEST", help="show the kills that the table loses without these"
@@ -372,7 +384,8 @@ def main() -> int:
     state = digest(Path(__file__).parent / "changes.py", package, *map(Path, tests))
     home = Path("build/matrix", ".".join(package.with_suffix("").parts), state)
     home.mkdir(parents=True, exist_ok=True)
-    known, table = home / "tests.json", home / f"{arguments.seed}.tsv"
+    name = "-".join([str(arguments.seed), *arguments.first]).replace("/", ".")
+    known, table = home / "tests.json", home / f"{name}.tsv"
     if not known.exists():
         record(modules, tests, known)
 
@@ -383,7 +396,7 @@ def main() -> int:
 
     changes = [change for path in modules for change in drawn(path, arguments.seed, arguments.sample)]
     done = {(row.module, row.place, row.choice) for row in rows(table)}
-    judge = Judge(tests, known, write, until)
+    judge = Judge(tests, arguments.first, known, write, until)
     judge.run([each for each in changes if (each.path, str(each.place), str(each.choice)) not in done])
     drawn_now = {(each.path, str(each.place), str(each.choice)) for each in changes}
     found = [row for row in rows(table) if (row.module, row.place, row.choice) in drawn_now]
