@@ -22,7 +22,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import TxOut, block_of, p2wpkh
 from support.blocks.chains import found_by, random_chain, random_tree, slowly, write_records
 from support.blocks.realdata import RealBlock, real_block_cases
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.undo import ledger_chain, write_chain
 from support.vectors import effort
 
 
@@ -63,8 +63,7 @@ async def test_batches_are_the_matches_in_the_same_order(tmp_path: Path, seed: i
     if kind == "ledger":
         ledger, blocks, records = ledger_chain(seed)
         interest = ledger.interest
-        write_records(tmp_path / "blk00000.dat", blocks)
-        (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+        write_chain(tmp_path, blocks, records)
     else:
         interest, given = random_tree(seed) if kind == "tree" else random_chain(seed)
         blocks = rng.sample(given, len(given))

@@ -29,8 +29,9 @@ from spvfilter.watch import compiled
 from spvfilter.watch.compiled import ImagePlace, new_image
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import block_of
-from support.blocks.chains import record, write_records
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.chains import write_records
+from support.blocks.partscans import everything
+from support.blocks.undo import ledger_chain, write_chain
 from support.commands.daskcluster import PATIENCE_S, Cluster, client_of
 from support.vectors import effort
 
@@ -47,10 +48,7 @@ ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 def chain(folder: Path, *, undo: bool, seed: int = 1) -> tuple[Plan, WatchList]:
     """A plan of about a hundred parts."""
     ledger, blocks, records = ledger_chain(seed)
-    folder.mkdir()
-    (folder / "blk00000.dat").write_bytes(b"".join(map(record, blocks)))
-    if undo:
-        (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    write_chain(folder, blocks, records if undo else None)
     watch = ledger.interest.watch()
     return Plan.of(BlockFiles(folder), watch.network, part_size=1_000), watch
 
@@ -64,12 +62,6 @@ async def until(condition: Callable[[], object], step_s: float = 0) -> None:
 async def begun(scan: PartScan, parts: int, scanning: asyncio.Task[Path]) -> None:
     """Wait until this number of parts is done."""
     await until(lambda: scan.report.parts_done >= parts or scanning.done())
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    """All files but the manifest, which has the times of the outputs."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 async def in_one_thread(out: Path, plan: Plan, watch: WatchList, *, transactions: bool = False) -> dict[str, bytes]:

@@ -34,7 +34,7 @@ from support.blocks.blocktables import rows_of_block
 from support.blocks.chains import record as block_record, xored
 from support.blocks.growingchain import GrowingChain
 from support.blocks.realdata import single_blocks
-from support.blocks.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of
+from support.blocks.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of, write_chain
 from support.oracles.parquetfiles import can_filter, facts, groups_read
 from support.vectors import effort
 
@@ -46,10 +46,7 @@ EVERYTHING = ExportColumns.of({table: ["all"] for table in BLOCK_TABLES})
 def chain_in(folder: Path, *, undo: bool = True, seed: int = 3) -> tuple[list[bytes], list[list[list[Spent]]]]:
     """The blocks of a chain that begins at height 100, in a file, and the coins that they spend."""
     ledger, blocks, records = ledger_chain(seed)
-    folder.mkdir()
-    (folder / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
-    if undo:
-        (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    write_chain(folder, blocks, records if undo else None)
     return blocks, spent_of(blocks, ledger.before, 100)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, DaskWorkers, Plan, TableExport
-from support.blocks.chains import record as block_record
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.undo import ledger_chain, write_chain
 from support.commands.daskcluster import Cluster, client_of
 
 pytestmark = [
@@ -25,9 +24,7 @@ pytestmark = [
 @pytest.mark.slow
 async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path) -> None:
     _, blocks, records = ledger_chain(3)
-    (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
-    (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
-    plan = Plan.of(BlockFiles(tmp_path), REGTEST, part_size=2_000)
+    plan = Plan.of(BlockFiles(write_chain(tmp_path, blocks, records)), REGTEST, part_size=2_000)
     await TableExport(tmp_path / "one", plan).run()
     async with client_of(two_workers) as client:
         engine = DaskWorkers(client)

@@ -15,8 +15,7 @@ from spvfilter.cli import main
 from spvfilter.hashes import sha256d
 from support.blocks import build
 from support.blocks.build import TxIn, TxOut
-from support.blocks.chains import record as block_record
-from support.blocks.undo import Spent, framed, record_of, undo_of
+from support.blocks.undo import Spent, record_of, undo_of, write_chain
 
 pytestmark = pytest.mark.columns
 PAGE = Path(__file__).parents[2] / "docs/howto/heuristics.md"
@@ -144,8 +143,7 @@ def labelled(seed: int) -> Labelled:
 
 def write(made: Labelled, folder: Path) -> None:
     block = build.block_of(bytes(32), 100, made.txs)
-    (folder / "blk00000.dat").write_bytes(block_record(block))
-    (folder / "rev00000.dat").write_bytes(framed(record_of(block, undo_of(made.spent))))
+    write_chain(folder, [block], [record_of(block, undo_of(made.spent))])
 
 
 @pytest.mark.few(1)

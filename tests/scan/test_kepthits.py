@@ -13,8 +13,7 @@ from spvfilter.scan import BlockFiles, BlockSource, Matcher
 from spvfilter.scan.order import PendingBlock, RawBlocks, Taught
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import TxIn, TxOut, block_hash, block_of, p2wpkh, tx
-from support.blocks.chains import write_records
-from support.blocks.undo import Spent, framed, record_of, undo_of
+from support.blocks.undo import Spent, record_of, undo_of, write_chain
 
 SCRIPT = p2wpkh(b"\x11" * 20)
 COUNT = 200  # blocks
@@ -71,9 +70,8 @@ async def test_an_endless_stream_keeps_no_hits(jobs: int) -> None:
 async def test_a_scan_with_undo_records_keeps_no_hits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spvfilter.scan.order.BATCH_BLOCKS", 5)
     blocks, records = paying_chain()
-    write_records(tmp_path / "blk00000.dat", blocks)
-    (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
-    taught, found = map(min, zip(*await kept_late(BlockFiles(tmp_path), 2), strict=True))
+    files = BlockFiles(write_chain(tmp_path, blocks, records))
+    taught, found = map(min, zip(*await kept_late(files, 2), strict=True))
     assert taught < 50
     assert found == 0
 

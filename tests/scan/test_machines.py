@@ -29,8 +29,8 @@ from spvfilter.scan import (
     workerpool,
 )
 from spvfilter.watch.watchlist import WatchList
-from support.blocks.chains import record
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.partscans import results
+from support.blocks.undo import ledger_chain, write_chain
 from support.commands.daskcluster import PATIENCE_S, Cluster, client_of
 from support.peers.namespaces import Network, within
 from support.vectors import EFFORT
@@ -134,20 +134,14 @@ class Chain:
     def put(self, folder: Path, of: int, numbers: list[int]) -> None:
         """Put some files of the chain into a folder; `of` is the number of all files."""
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
         for number in numbers:
             some = slice(len(self.blocks) * number // of, len(self.blocks) * (number + 1) // of)
-            (folder / f"blk{number:05}.dat").write_bytes(b"".join(map(record, self.blocks[some])))
-            (folder / f"rev{number:05}.dat").write_bytes(b"".join(map(framed, self.records[some])))
+            write_chain(folder, self.blocks[some], self.records[some], number)
 
 
 @pytest.fixture
 def chain(tmp_path: Path) -> Chain:
     return Chain(tmp_path)
-
-
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
 
 
 async def hosts(client: Any) -> set[str]:

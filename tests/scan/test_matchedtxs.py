@@ -30,9 +30,8 @@ from spvfilter.scan.partfile import PartSummary, write_part
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.blocktables import of_network, rows_of_block
-from support.blocks.chains import record as block_record
 from support.blocks.growingchain import GrowingChain
-from support.blocks.undo import Spent, framed, ledger_chain, spent_of
+from support.blocks.undo import Spent, ledger_chain, spent_of, write_chain
 from support.commands.csvrows import csv_row
 
 START = 100
@@ -40,10 +39,7 @@ START = 100
 
 def chain_in(folder: Path, *, undo: bool) -> tuple[WatchList, list[bytes], list[list[list[Spent]]]]:
     ledger, blocks, records = ledger_chain(5)
-    folder.mkdir()
-    (folder / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
-    if undo:
-        (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    write_chain(folder, blocks, records if undo else None)
     return ledger.interest.watch(), blocks, spent_of(blocks, ledger.before, START)
 
 

@@ -14,8 +14,8 @@ import pytest
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, PartScan, PartSummary, PartTask, Plan, Threads, scan_parts
 from spvfilter.watch.watchlist import WatchList
-from support.blocks.chains import record
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.partscans import Recorder, results
+from support.blocks.undo import ledger_chain, write_chain
 
 FILES = 3
 
@@ -27,13 +27,10 @@ class Blocks:
         ledger, blocks, records = ledger_chain(3)
         self.watch: WatchList = ledger.interest.watch()
         self.folder = folder / "blocks"
-        self.folder.mkdir()
         each = len(blocks) // FILES
         for number in range(FILES):
             some = slice(number * each, (number + 1) * each)
-            self.file(number).write_bytes(b"".join(map(record, blocks[some])))
-            if undo:
-                (self.folder / f"rev{number:05}.dat").write_bytes(b"".join(map(framed, records[some])))
+            write_chain(self.folder, blocks[some], records[some] if undo else None, number)
         self.plan = self.planned()
         self.good = folder / "good"
         self.scan(self.good)
@@ -60,27 +57,17 @@ class Blocks:
         return made
 
 
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
-
-
 @pytest.fixture(params=[True, False], ids=["undo", "no undo"])
 def blocks(request: pytest.FixtureRequest, tmp_path: Path) -> Blocks:
     return Blocks(tmp_path, request.param)
 
 
-class Watched(Threads):
-    """Records the tasks that it runs. With `ends`, it fails at tasks of a second pass."""
-
-    def __init__(self, *, ends: bool = False) -> None:
-        super().__init__()
-        self.tasks: list[PartTask] = []
-        self._ends = ends
+class OnePass(Threads):
+    """Fails at tasks of a second pass."""
 
     async def run(self, task: PartTask) -> PartSummary:
-        if self._ends and task.coins is not None:
+        if task.coins is not None:
             raise KeyError
-        self.tasks.append(task)
         return await super().run(task)
 
 
@@ -101,7 +88,7 @@ def test_a_stopped_scan_learns_outpoints_of_an_unreadable_file_later(tmp_path: P
     out = tmp_path / "out"
     blocks.hide(1)
     with pytest.raises(KeyError):
-        blocks.scan(out, blocks.plan, Watched(ends=True))
+        blocks.scan(out, blocks.plan, OnePass())
     assert list((out / "parts").glob("*.hits"))
     blocks.restore(1)
     blocks.scan(out)
@@ -114,7 +101,7 @@ def test_only_parts_with_unreadable_files_are_scanned_again(blocks: Blocks, tmp_
     problems = blocks.scan(out, blocks.plan).report.summary.problems
     left, written = results(out), (out / "matches.csv").stat().st_mtime_ns
     for _ in range(2):
-        engine = Watched()
+        engine = Recorder()
         scan = blocks.scan(out, blocks.plan, engine)
         assert {file.path.rpartition("/")[2] for task in engine.tasks for file in task.part.files} >= {"blk00001.dat"}
         assert 0 < len({task.part.number for task in engine.tasks}) < len(blocks.plan.parts)
@@ -172,7 +159,7 @@ def test_a_damaged_file_of_outpoints_is_written_again(tmp_path: Path, keep: int)
     blocks = Blocks(tmp_path, undo=False)
     out = tmp_path / "out"
     with pytest.raises(KeyError):
-        blocks.scan(out, engine=Watched(ends=True))
+        blocks.scan(out, engine=OnePass())
     (coins,) = (out / "parts").glob("*.hits")
     coins.write_bytes(coins.read_bytes()[:keep])
     blocks.scan(out)

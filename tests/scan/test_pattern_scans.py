@@ -12,8 +12,8 @@ from spvfilter.kernel.pure.scripts import solve
 from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, Processes, scan_parts
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.blocks.chains import found_by, write_records
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.chains import found_by
+from support.blocks.undo import ledger_chain, write_chain
 
 TYPES = (ScriptType.P2WPKH, ScriptType.P2PK, ScriptType.NULLDATA, ScriptType.P2TR)
 
@@ -29,10 +29,7 @@ def watching() -> WatchList:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     _, blocks, records = ledger_chain(5)
-    (tmp_path / "blocks").mkdir()
-    write_records(tmp_path / "blocks" / "blk00000.dat", blocks)
-    (tmp_path / "blocks" / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
-    return tmp_path / "blocks"
+    return write_chain(tmp_path / "blocks", blocks, records)
 
 
 def facts(matches: list[Match]) -> list[tuple[object, ...]]:

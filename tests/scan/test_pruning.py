@@ -13,6 +13,7 @@ from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, Matcher, OutputFormat, PartScan, Plan, scan_parts
 from spvfilter.scan.sources import BlockRef, FileBlocks
 from support.blocks.growingchain import START, GrowingChain
+from support.blocks.partscans import results
 from support.vectors import effort
 
 SMALL = 1_500
@@ -41,10 +42,6 @@ async def scanned(chain: GrowingChain, folder: Path, out: Path, **options: Any) 
     return scan
 
 
-def outputs(out: Path) -> dict[str, bytes]:
-    return {name: (out / name).read_bytes() for name in ("matches.csv", "totals.csv", "transactions.csv")}
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(effort(4, 12, 60)))
 async def test_after_any_pruning_the_outputs_are_those_of_all_files(tmp_path: Path, seed: int) -> None:
@@ -70,7 +67,7 @@ async def test_after_any_pruning_the_outputs_are_those_of_all_files(tmp_path: Pa
         if not scan.report.summary.by_outpoint:
             assert scan.report.not_searched == ()
         await scanned(chain, tmp_path / "archive", tmp_path / f"whole {step}")
-        assert outputs(tmp_path / "out") == outputs(tmp_path / f"whole {step}")
+        assert results(tmp_path / "out") == results(tmp_path / f"whole {step}")
 
 
 async def test_a_file_that_is_gone_above_others_stays_an_error(tmp_path: Path) -> None:
@@ -79,14 +76,14 @@ async def test_a_file_that_is_gone_above_others_stays_an_error(tmp_path: Path) -
         chain.begin_file()
         chain.mine(5)
     await scanned(chain, chain.folder, tmp_path / "out")
-    before = outputs(tmp_path / "out")
+    before = results(tmp_path / "out")
     for gone in ((1,), (3,), (0, 2)):
         for number in gone:
             chain.hide(number)
         with pytest.raises(SourceError, match="was scanned before, but no file contains it any more"):
             await scanned(chain, chain.folder, tmp_path / "out")
         chain.reveal()
-        assert outputs(tmp_path / "out") == before
+        assert results(tmp_path / "out") == before
 
 
 @pytest.mark.slow
@@ -128,7 +125,7 @@ async def test_outputs_without_undo_records_name_the_pruned_blocks(tmp_path: Pat
     scan = await scanned(chain, chain.folder, tmp_path / "out")
     assert scan.report.not_searched[0][0] <= START + 1
     await scanned(chain, tmp_path / "archive", tmp_path / "whole")
-    assert outputs(tmp_path / "out") == outputs(tmp_path / "whole")  # an older block spends no newer output
+    assert results(tmp_path / "out") == results(tmp_path / "whole")  # an older block spends no newer output
 
 
 async def test_a_damaged_part_of_pruned_blocks_is_an_error(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ import pytest
 
 from spvfilter.cli import main
 from support.blocks.build import block_hash
-from support.blocks.chains import record as block_record
-from support.blocks.undo import Ledger, framed, ledger_chain, records_of
+from support.blocks.undo import Ledger, ledger_chain, records_of, write_chain
 
 pytestmark = pytest.mark.columns
 _HOWTO = Path(__file__).parent.parent.parent / "docs/howto"
@@ -30,8 +29,7 @@ def day(time: int, form: str) -> str:
 
 def test_the_recipes_agree_with_the_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, blocks, records = ledger_chain(3)
-    (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
-    (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    write_chain(tmp_path, blocks, records)
     ledger.interest.watch().save(tmp_path / "list")
     monkeypatch.chdir(tmp_path)
     for form in ("jsonl", "parquet"):
@@ -77,9 +75,7 @@ def year_of_blocks(folder: Path) -> None:
     for number in range(40):
         blocks.append(ledger.block(previous, 100 + number, time=1_300_000_000 + 864_000 * number))
         previous = block_hash(blocks[-1])
-    (folder / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
-    records = records_of(blocks, ledger.before, 100)
-    (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    write_chain(folder, blocks, records_of(blocks, ledger.before, 100))
 
 
 def exported(folder: Path, table: str) -> list[dict[str, Any]]:
@@ -166,8 +162,7 @@ def test_the_recipes_of_whole_transactions_agree_with_the_rows(tmp_path: Path, m
     import duckdb
 
     ledger, blocks, records = ledger_chain(3)
-    (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
-    (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    write_chain(tmp_path, blocks, records)
     ledger.interest.watch().save(tmp_path / "list")
     monkeypatch.chdir(tmp_path)
     options = ["--network", "regtest", "--out", "found", "--format", "parquet", "--with-transactions", "--quiet"]

@@ -20,6 +20,7 @@ from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, RemoteFile, Thre
 from spvfilter.scan.remote import fetched, located, opened, seen_anywhere
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.chains import found_by, record, xored
+from support.blocks.partscans import everything
 from support.blocks.undo import framed, ledger_chain
 
 pytestmark = pytest.mark.remote
@@ -115,15 +116,6 @@ async def scanned(source: str | Path, out: Path, watch: WatchList, undo: str = "
     finally:
         await engine.aclose()
     return await asyncio.to_thread(everything, out)
-
-
-def everything(out: Path) -> dict[str, bytes]:
-    """All files but the manifest, which names the files."""
-    return {
-        str(path.relative_to(out)): path.read_bytes()
-        for path in out.rglob("*")
-        if path.is_file() and path.name != "manifest.json"
-    }
 
 
 def on_disk(folder: Path, files: dict[str, bytes]) -> Path:

@@ -18,9 +18,9 @@ from spvfilter.scan import BlockFiles, DaskWorkers, Engine, PartScan, Plan, Proc
 from spvfilter.scan.silentparts import SilentTask, scan_keys
 from spvfilter.silent.scanner import Inputs, read_inputs
 from support.blocks.build import block_hash, outpoint
-from support.blocks.chains import found_by, record as framed
+from support.blocks.chains import found_by
 from support.blocks.silentpayments import SilentChain, Wallet, payment
-from support.blocks.undo import Spent, write_undo
+from support.blocks.undo import Spent, write_chain
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")
@@ -176,10 +176,8 @@ async def test_a_growing_chain_has_the_rows_of_a_new_scan(tmp_path: Path) -> Non
     whole = chain.write(tmp_path / "whole")
     expected, _ = await parts_of(tmp_path / "new", whole, watching())
     grown = tmp_path / "grown"
-    grown.mkdir()
     for count in (4, 6, len(chain.blocks)):
-        (grown / "blk00000.dat").write_bytes(b"".join(map(framed, chain.blocks[:count])))
-        write_undo(grown / "rev00000.dat", chain.records[:count])
+        write_chain(grown, chain.blocks[:count], chain.records[:count])
         found, _ = await parts_of(tmp_path / "out", grown, watching())
     assert found == expected
 

@@ -29,8 +29,9 @@ from spvfilter.scan import (
 )
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import GENESIS, TxOut, block_hash, block_of, p2wpkh
-from support.blocks.chains import record, write_records
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.chains import write_records
+from support.blocks.partscans import results
+from support.blocks.undo import ledger_chain, write_chain
 from support.commands.daskcluster import PATIENCE_S, Cluster, client_of
 
 pytestmark = [
@@ -83,14 +84,6 @@ def machines(both: Machines) -> Machines:
     return both
 
 
-def put(folder: Path, blocks: list[bytes], records: list[bytes] | None = None, number: int = 0) -> None:
-    """Write a file of blocks, and a file of their undo records if there are any."""
-    folder.mkdir(exist_ok=True)
-    (folder / f"blk{number:05}.dat").write_bytes(b"".join(map(record, blocks)))
-    if records is not None:
-        (folder / f"rev{number:05}.dat").write_bytes(b"".join(map(framed, records)))
-
-
 def chain_paying(count: int) -> list[bytes]:
     blocks: list[bytes] = []
     for height in range(1, count + 1):
@@ -106,14 +99,10 @@ def watching() -> WatchList:
     return watch
 
 
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
-
-
 async def on_one_machine(
     folder: Path, blocks: list[bytes], records: list[bytes] | None, watch: WatchList
 ) -> dict[str, bytes]:
-    put(folder / "all", blocks, records)
+    write_chain(folder / "all", blocks, records)
     await scan_parts(PartScan(folder / "one", Plan.of(BlockFiles(folder / "all"), REGTEST, part_size=PART), watch))
     return results(folder / "one")
 
@@ -131,7 +120,7 @@ async def test_machines_scan_their_files_and_shared_blocks_once(machines: Machin
     holders = rng.sample([(0,), (1,), (0, 1), *rng.choices([(0,), (1,), (0, 1)], k=4)], 7)
     for number, (start, end, holding) in enumerate(zip(ends[:-1], ends[1:], holders, strict=True)):
         for machine in holding:
-            put(
+            write_chain(
                 machines.blocks(machine),
                 blocks[start:end],
                 records[start:end] if undo else None,
@@ -157,7 +146,7 @@ async def test_scan_grows_with_the_files_of_the_machines(machines: Machines, tmp
     async with client_of(machines.cluster) as client:
         for end in (12, 20, 30):
             for machine, last in enumerate((end, end - 2)):
-                put(machines.blocks(machine), blocks[machine:last], records[machine:last] if undo else None)
+                write_chain(machines.blocks(machine), blocks[machine:last], records[machine:last] if undo else None)
             plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
             engine = DaskWorkers(client, plan)
             scan = PartScan(tmp_path / "out", plan.plan, watch)
@@ -178,14 +167,14 @@ async def test_a_machine_may_leave_if_another_has_its_blocks(
     ledger, blocks, records = ledger_chain(2)
     watch = ledger.interest.watch()
     expected = await on_one_machine(tmp_path, blocks, records, watch)
-    put(machines.blocks(0), blocks, records)
+    write_chain(machines.blocks(0), blocks, records)
     if kind == "shared":
         machines.blocks(1).symlink_to(machines.blocks(0))
     elif kind == "copied":
         shutil.copytree(machines.blocks(0), machines.blocks(1))
     else:
         for number, start in enumerate((20, 0, 10)):
-            put(machines.blocks(1), blocks[start : start + 10], records[start : start + 10], number)
+            write_chain(machines.blocks(1), blocks[start : start + 10], records[start : start + 10], number)
     async with client_of(machines.cluster) as client:
         plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
         assert len(plan.sights) == (2 if kind == "of its own" else 1)
@@ -211,8 +200,8 @@ async def test_blocks_of_a_lost_machine_are_named_and_scanned_later(
     monkeypatch.setattr(workerpool, "RETURN_S", 0.1)
     blocks, watch = chain_paying(30), watching()
     expected = await on_one_machine(tmp_path, blocks, None, watch)
-    put(machines.blocks(0), blocks[:20])
-    put(machines.blocks(1), blocks[10:])
+    write_chain(machines.blocks(0), blocks[:20])
+    write_chain(machines.blocks(1), blocks[10:])
     async with client_of(machines.cluster) as client:
         plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
         assert plan.missing == ()
@@ -232,8 +221,8 @@ def test_heights_that_no_worker_has_are_named(
     machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = chain_paying(400)
-    put(machines.blocks(0), [*blocks[:100], *blocks[120:200]])
-    put(machines.blocks(1), [*blocks[90:110], *blocks[350:380]])
+    write_chain(machines.blocks(0), [*blocks[:100], *blocks[120:200]])
+    write_chain(machines.blocks(1), [*blocks[90:110], *blocks[350:380]])
 
     async def plans() -> None:
         async with client_of(machines.cluster) as client:
@@ -265,16 +254,16 @@ def test_an_export_reads_the_files_of_each_machine(
     argv = ["export", "--network", "regtest", "--columns", "inputs:all", "outputs:value,index", "--allow-gaps", "--out"]
     on_workers = [str(tmp_path / "out"), "--on-workers", HERE, "--dask", machines.cluster.address]
     for end in (12, 30):
-        put(machines.blocks(0), blocks[: end - 4], records[: end - 4])
-        put(machines.blocks(1), blocks[6:end], records[6:end])
-        put(tmp_path / "all", blocks[:end], records[:end])
+        write_chain(machines.blocks(0), blocks[: end - 4], records[: end - 4])
+        write_chain(machines.blocks(1), blocks[6:end], records[6:end])
+        write_chain(tmp_path / "all", blocks[:end], records[:end])
         assert cli.main([*argv, *on_workers]) == 0
         assert f"{end} blocks" in capsys.readouterr().err
         assert cli.main([*argv, str(tmp_path / f"one{end}"), str(tmp_path / "all")]) == 0
         capsys.readouterr()
         for table in ("inputs", "outputs"):
             assert rows_in(tmp_path / "out" / table) == rows_in(tmp_path / f"one{end}" / table)
-    put(machines.blocks(1), blocks[10:12], records[10:12])
+    write_chain(machines.blocks(1), blocks[10:12], records[10:12])
     assert cli.main([*argv, *on_workers]) == 2
     assert "no file contains it any more" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from bitcoin.core import CBlock
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Reader
 from support.blocks.build import TxIn, TxOut, block_hash, outpoint, sha256d, tx, txid, var_int
-from support.blocks.chains import Purse
+from support.blocks.chains import Purse, record, xored
 from support.blocks.realdata import RealBlock
 from support.vectors import vector_path
 
@@ -134,6 +134,20 @@ def framed(record: bytes, magic: bytes = REGTEST.magic) -> bytes:
 def write_undo(path: Path, records: Iterable[bytes], magic: bytes = REGTEST.magic) -> Path:
     path.write_bytes(b"".join(framed(record, magic) for record in records))
     return path
+
+
+def write_chain(
+    folder: Path, blocks: Iterable[bytes], records: Iterable[bytes] | None = None, number: int = 0, *, key: bytes = b""
+) -> Path:
+    """Write a blk*.dat and, if undo records are given, its rev*.dat. Bitcoin Core XORs both if there is a key."""
+    folder.mkdir(exist_ok=True)
+    pieces = {"blk": map(record, blocks)} | ({} if records is None else {"rev": map(framed, records)})
+    for name, raws in pieces.items():
+        raw = b"".join(raws)
+        (folder / f"{name}{number:05}.dat").write_bytes(xored(raw, key) if key else raw)
+    if key:
+        (folder / "xor.dat").write_bytes(key)
+    return folder
 
 
 def full_key(number: int) -> bytes:
