@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,38 +25,31 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, parts, scan_parts
 from spvfilter.scan.coinfile import table_with_coins, write_coins
-from spvfilter.scan.partfile import MAX_HITS, PartFile, PartSummary
-from spvfilter.scan.parts import PartTask
+from spvfilter.scan.partfile import MAX_HITS, PartFile
 from spvfilter.scan.sources import BlockRef, FileBlocks
 from spvfilter.watch import compiled
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.blocks import build
 from support.blocks.build import TxIn, TxOut, block_hash, block_of, p2wpkh
-from support.blocks.chains import found_by, random_tree, record as block_record, write_records, xored
-from support.blocks.undo import framed, ledger_chain
+from support.blocks.chains import random_tree
+from support.blocks.partscans import Recorder, everything
+from support.blocks.undo import ledger_chain, write_chain
 from support.vectors import effort
 
 KEY = bytes(range(1, 9))
 SMALL = 1_000
 ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+SCRIPT = p2wpkh(bytes(20))
 
 
 def files(
     folder: Path, blocks: list[bytes], records: list[bytes] | None = None, *, several: int = 1, key: bytes = b""
 ) -> Path:
     """Write files of blocks, and files of their undo records if there are any."""
-    folder.mkdir(exist_ok=True)
     for number in range(several):
-        start, end = len(blocks) * number // several, len(blocks) * (number + 1) // several
-        beside = [] if records is None else [framed(each) for each in records[start:end]]
-        for name, pieces in (("blk", [block_record(raw) for raw in blocks[start:end]]), ("rev", beside)):
-            if pieces:
-                (folder / f"{name}{number:05}.dat").write_bytes(
-                    xored(b"".join(pieces), key) if key else b"".join(pieces)
-                )
-    if key:
-        (folder / "xor.dat").write_bytes(key)
+        some = slice(len(blocks) * number // several, len(blocks) * (number + 1) // several)
+        write_chain(folder, blocks[some], None if records is None else records[some], number, key=key)
     return folder
 
 
@@ -88,11 +82,15 @@ def in_any_order(rows: list[dict[str, object]]) -> list[str]:
 
 
 async def whole(
-    source: Path, watch: WatchList, undo: str = "auto", span: BlockSpan | None = None
+    source: Path, watch: WatchList, undo: str = "auto", span: BlockSpan | None = None, *, check: bool = False
 ) -> tuple[list[str], Matcher]:
-    matcher = Matcher(watch)
-    matches = await found_by(matcher, BlockFiles(source, undo=undo, span=span))
-    return in_any_order([as_row(match) for match in matches]), matcher
+    matcher, rows = Matcher(watch, check=check), []
+    try:
+        async for match in matcher.scan(BlockFiles(source, undo=undo, span=span)):
+            rows.append(as_row(match))  # noqa: PERF401  keep the matches before the error
+    except IncompleteScanError:
+        assert matcher.report.problems
+    return in_any_order(rows), matcher
 
 
 async def in_parts(
@@ -113,110 +111,214 @@ async def in_parts(
     return await scan_parts(scan, form, engine), scan
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    """All files but the manifest, which has the times of the outputs."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+class Case(NamedTuple):
+    """A scan of blocks, in the order of their files. Fields after `check` say what is known of the result."""
+
+    watch: WatchList
+    blocks: list[bytes]
+    records: list[bytes] | None = None
+    undo: str = "auto"
+    span: BlockSpan | None = None
+    check: bool = False
+    matches: int | None = None
+    """Number of matches."""
+    passes: int | None = None
+    """Number of passes of the scan in parts."""
+    problem: str = ""
+    """Words of the only problem."""
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("way", ["undo", "off", "mixed"])
-@pytest.mark.parametrize("seed", range(effort(2, 3, 100)))
-async def test_parts_find_what_a_scan_in_one_piece_finds(tmp_path: Path, seed: int, way: str) -> None:
-    rng = random.Random(f"{seed} {way}")
-    ledger, blocks, records = ledger_chain(seed)
+def paid_and_spent(rng: random.Random, *, recorded: float = 1, **options: Any) -> Case:
+    """A chain with undo records for this part of its blocks."""
+    ledger, blocks, records = ledger_chain(rng.randrange(1_000))
     order = rng.sample(range(len(blocks)), len(blocks))
-    shuffled = [blocks[number] for number in order]
-    source = files(tmp_path / "blocks", shuffled, [records[n] for n in order], several=3, key=rng.choice([b"", KEY]))
-    if way == "mixed":
-        (source / "rev00001.dat").unlink()
-    undo = "off" if way == "off" else "auto"
-    expected, matcher = await whole(source, ledger.interest.watch(), undo)
-    bytes_found = set()
-    for number, size in enumerate((SMALL, rng.randrange(2_000, 20_000), 10**9)):
-        engine = Threads(1 + number)
-        path, scan = await in_parts(
-            source, tmp_path / f"out{number}", ledger.interest.watch(), part_size=size, undo=undo, engine=engine
-        )
+    some = [records[number] for number in order if rng.random() < recorded]
+    return Case(ledger.interest.watch(), [blocks[number] for number in order], some, **options)
+
+
+def in_a_span(rng: random.Random, undo: str) -> Case:
+    spans = [BlockSpan(110, 120), BlockSpan(to_height=103), BlockSpan(from_height=128), BlockSpan(from_time=1)]
+    return paid_and_spent(rng, undo=undo, span=rng.choice(spans))
+
+
+def with_stale_branches(rng: random.Random) -> Case:
+    interest, blocks = random_tree(rng.randrange(1_000))
+    return Case(interest.watch(), rng.sample(blocks, len(blocks)))
+
+
+def with_a_damaged_copy(rng: random.Random) -> Case:
+    ledger, blocks, _ = ledger_chain(rng.randrange(1_000), closed=True)
+    at = rng.randrange(len(blocks))
+    damaged = bytearray(blocks[at])
+    damaged[90] ^= 0xFF
+    order = rng.sample(blocks, len(blocks))
+    return Case(ledger.interest.watch(), [bytes(damaged), *order], check=True, problem="merkle root")
+
+
+def chain_of(*txs: list[bytes], paid: Sequence[TxOut] = ()) -> list[bytes]:
+    """A chain with these transactions, whose coinbases make these outputs."""
+    blocks: list[bytes] = []
+    for height, of_block in enumerate(txs, 1):
+        previous = block_hash(blocks[-1]) if blocks else REGTEST.genesis_hash
+        blocks.append(block_of(previous, height, of_block, paid[height - 1 : height] or None))
+    return blocks
+
+
+def with_moving_windows(rng: random.Random) -> Case:
+    watch, used = WatchList(REGTEST), [199, 160, 130, 5, 95, 60, 30]
+    watch.add_keychain("one", lambda index: p2wpkh(index.to_bytes(20, "little")), "mine", lookahead=20)
+    paid = [TxOut(1_000 + index, p2wpkh(index.to_bytes(20, "little"))) for index in used]
+    return Case(watch, chain_of(*[[]] * len(used), paid=paid), matches=len(used))
+
+
+PAID = build.tx([TxIn(bytes([1]) * 32, 0)], [TxOut(7, SCRIPT)])
+SPENDS = build.tx([TxIn(build.txid(PAID), 0)], [TxOut(7, b"\x51")])
+TWICE = build.tx([TxIn(build.txid(PAID), 0)] * 2, [TxOut(14, b"\x51")])
+RICH = build.tx([TxIn(bytes([2]) * 32, 0)], [TxOut(9_223_372_036_854_277_039, SCRIPT)] * 2)
+
+
+def that_no_node_accepts(*txs: list[bytes], matches: int, problem: str = "") -> Callable[[random.Random], Case]:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    return lambda rng: Case(watch, chain_of(*txs), matches=matches, problem=problem)
+
+
+def paid_in_a_stale_block(rng: random.Random) -> Case:
+    """The payment is only in the stale block. The block that spends it is linked to no other."""
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    best = chain_of([], [])
+    others = [block_of(REGTEST.genesis_hash, 1, [PAID]), block_of(bytes(range(32)), 900, [SPENDS])]
+    return Case(watch, rng.sample([*best, *others], 4), matches=1, passes=2)
+
+
+CASES: dict[str, Callable[[random.Random], Case]] = {
+    "with undo": partial(paid_and_spent, passes=1),
+    "undo off": partial(paid_and_spent, undo="off", passes=2),
+    "half with undo": partial(paid_and_spent, recorded=0.5, passes=2),
+    "span": partial(in_a_span, undo="auto"),
+    "span, undo off": partial(in_a_span, undo="off"),
+    "stale branches": with_stale_branches,
+    "paid in a stale block": paid_in_a_stale_block,
+    "damaged copy": with_a_damaged_copy,
+    "moving windows": with_moving_windows,
+    "spent before paid": that_no_node_accepts([SPENDS, PAID], matches=2),
+    "spent twice before paid": that_no_node_accepts([TWICE, PAID], matches=3),
+    "spent twice": that_no_node_accepts([PAID, TWICE], matches=3),
+    "spent three times": that_no_node_accepts([PAID], [SPENDS], [TWICE], matches=4),
+    "more than all coins": that_no_node_accepts(
+        [PAID], [RICH], matches=1, problem="must be from 0 to 2100000000000000 satoshi"
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(effort(1, 3, 100)))
+@pytest.mark.parametrize("name", CASES)
+async def test_parts_find_what_a_scan_in_one_piece_finds(tmp_path: Path, name: str, seed: int) -> None:
+    rng = random.Random(f"{seed} {name}")
+    case = CASES[name](rng)
+    options: dict[str, Any] = {"undo": case.undo, "span": case.span, "check": case.check}
+    several, key = rng.randint(1, min(3, len(case.blocks))), rng.choice((b"", KEY))
+    source = files(tmp_path / "blocks", case.blocks, case.records, several=several, key=key)
+    expected, matcher = await whole(source, case.watch.copy(), **options)
+    report, written = matcher.report, set()
+    assert case.matches in (None, len(expected))
+    assert [case.problem in str(problem) for problem in report.problems] == [True] * bool(case.problem)
+    for jobs, size in enumerate((SMALL, rng.randrange(2_000, 20_000), 10**9), 1):
+        out, given, engine = tmp_path / str(jobs), case.watch.copy(), Threads(jobs)
+        path, scan = await in_parts(source, out, given, part_size=size, engine=engine, **options)
         await engine.aclose()
         assert in_any_order(rows_of(path)) == expected
-        bytes_found.add(path.read_bytes() + (path.parent / "totals.csv").read_bytes())
-        report, summary = matcher.report, scan.report.summary
+        assert given == case.watch
+        summary = scan.report.summary
         assert (summary.blocks, summary.matches, summary.by_undo) == (report.blocks, report.matches, report.by_undo)
-        assert (summary.unseen, summary.problems) == (report.unseen, [])
+        assert (summary.unseen, summary.problems) == (report.unseen, list(map(str, report.problems)))
+        assert scan.plan.report.stale == report.stale
+        assert sum(map(len, scan.plan.stale)) == len(report.stale)
         assert scan.report.parts_done == scan.report.parts_total > 0
-    assert len(bytes_found) == 1
-    heights = [row["height"] for row in rows_of(path)]
+        assert case.passes in (None, scan.report.passes)
+        written.add(path.read_bytes() + (out / "totals.csv").read_bytes())
+    assert len(written) == 1
+    heights: list[Any] = [row["height"] for row in rows_of(path)]
     assert heights == sorted(heights, key=lambda height: (height is None, height))
+    assert case.span is None or all(map(case.span.has_height, heights))
+    if not case.problem:
+        before = everything(out)
+        path.unlink()
+        await in_parts(source, out, case.watch, part_size=size, engine=Recorder(stops_after=0), **options)
+        assert everything(out) == before
 
 
-@pytest.mark.parametrize("seed", range(effort(2, 4, 100)))
-async def test_stale_branches_give_no_matches_and_teach_their_outputs(tmp_path: Path, seed: int) -> None:
-    interest, blocks = random_tree(seed)
-    source = files(tmp_path / "blocks", random.Random(seed).sample(blocks, len(blocks)), several=2)
-    expected, matcher = await whole(source, interest.watch())
-    path, scan = await in_parts(source, tmp_path / "out", interest.watch(), check=False)
-    assert in_any_order(rows_of(path)) == expected
-    assert scan.plan.report.stale == matcher.report.stale
-    assert sum(map(len, scan.plan.stale)) == len(matcher.report.stale)
+def replaced(path: Path) -> None:
+    WatchList(REGTEST).compile(path)
 
 
-@pytest.mark.slow
-async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
-    ledger, blocks, records = ledger_chain(5)
-    source = files(tmp_path / "blocks", blocks, records, several=2)
-    (source / "rev00001.dat").unlink()
-    one, _ = await in_parts(source, tmp_path / "one", ledger.interest.watch(), form="csv")
-    engine = Processes(2)
+def overwritten(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\0")
+    os.utime(path, ns=(0, 0))
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+IN_PLACE = r"list\.spvwl was changed in place during the scan"
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    ("made", "change", "is_mapped", "is_noticed"),
+    [
+        pytest.param(Processes, replaced, True, False, id="replaced"),
+        pytest.param(Processes, Path.unlink, True, False, id="removed"),
+        pytest.param(Processes, overwritten, True, True, id="overwritten"),
+        pytest.param(Processes, truncated, True, True, id="truncated"),
+        pytest.param(Processes, truncated, False, False, id="truncated after it was read"),
+        pytest.param(Threads, overwritten, True, True, id="overwritten, in a thread"),
+        pytest.param(Threads, truncated, False, False, id="truncated after it was read, in a thread"),
+    ],
+)
+async def test_a_compiled_list_changes_under_a_scan(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[int], Engine],
+    change: Callable[[Path], None],
+    is_mapped: bool,
+    is_noticed: bool,
+) -> None:
+    """A file that is replaced or removed stays mapped as it was. A change in place ends the scan.
+
+    Processes leave the bytes of a thread, with a compiled list and without one.
+    """
+    ledger, blocks, records = ledger_chain(6)
+    source, watch = files(tmp_path / "blocks", blocks, records[:15]), ledger.interest.watch()
+    path = tmp_path / "list.spvwl"
+    for _ in range(2):
+        watch.compile(path)
+    monkeypatch.setattr(compiled, "READ_BELOW", 0 if is_mapped else compiled.READ_BELOW)
+    loaded, engine = WatchList.load(path, watch.network), made(2)
     try:
-        two, _ = await in_parts(source, tmp_path / "two", ledger.interest.watch(), form="csv", engine=engine)
+        plain, _ = await in_parts(source, tmp_path / "plain", watch)
+        before, _ = await in_parts(source, tmp_path / "before", loaded, engine=engine)
+        scan = PartScan(tmp_path / "after", Plan.of(BlockFiles(source), watch.network, part_size=SMALL), loaded)
+        change(path)
+        if is_noticed:
+            with pytest.raises(SourceError, match=IN_PLACE):
+                await scan_parts(scan, "jsonl", engine)
+            assert not list((tmp_path / "after").rglob("*.part"))
+        else:
+            await scan_parts(scan, "jsonl", engine)
+            assert everything(tmp_path / "after") == everything(plain.parent)
+        assert everything(before.parent) == everything(plain.parent)
     finally:
         await engine.aclose()
-    assert everything(one.parent) == everything(two.parent)
 
 
 @pytest.fixture
 def small_lists_are_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "READ_BELOW", 0)
-
-
-@pytest.mark.few(1)
-@pytest.mark.usefixtures("small_lists_are_mapped")
-@pytest.mark.parametrize("change", ["replaced", "removed"])
-async def test_processes_keep_a_compiled_list_that_was_replaced(tmp_path: Path, change: str) -> None:
-    ledger, blocks, records = ledger_chain(6)
-    source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
-    for _ in range(2):
-        watch.compile(tmp_path / "list.spvwl")
-    mapped = WatchList.load(tmp_path / "list.spvwl", watch.network)
-    engine = Processes(2)
-    try:
-        one, _ = await in_parts(source, tmp_path / "one", watch, form="csv")
-        two, _ = await in_parts(source, tmp_path / "two", mapped, form="csv", engine=engine)
-        assert everything(one.parent) == everything(two.parent)
-        if change == "replaced":
-            WatchList(watch.network).compile(tmp_path / "list.spvwl")
-        else:
-            (tmp_path / "list.spvwl").unlink()
-        three, _ = await in_parts(source, tmp_path / "three", mapped, form="csv", engine=engine)
-        assert everything(one.parent) == everything(three.parent)
-    finally:
-        await engine.aclose()
-
-
-@pytest.mark.usefixtures("small_lists_are_mapped")
-async def test_list_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
-    ledger, blocks, records = ledger_chain(6)
-    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
-    watch.compile(path)
-    mapped = WatchList.load(path, watch.network)
-    with path.open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\0")
-    os.utime(path, ns=(0, 0))
-    with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
-        await in_parts(source, tmp_path / "out", mapped)
-    assert not list((tmp_path / "out").rglob("*.part"))
 
 
 @pytest.mark.usefixtures("small_lists_are_mapped")
@@ -230,7 +332,7 @@ async def test_list_changed_in_place_ends_a_direct_scan(tmp_path: Path) -> None:
     assert matcher.watch.table.image() is None  # it has learned the outpoints of its outputs
     before = len(found)
     os.utime(path, ns=(0, 0))
-    with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+    with pytest.raises(SourceError, match=IN_PLACE):
         found += [match async for match in matcher.scan(BlockFiles(source))]
     assert len(found) == before
 
@@ -252,57 +354,9 @@ async def test_a_list_is_compared_before_each_batch(tmp_path: Path, monkeypatch:
         return real(self, refs)
 
     monkeypatch.setattr(FileBlocks, "opened", opened)
-    with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+    with pytest.raises(SourceError, match=IN_PLACE):
         await PartScan(tmp_path / "out", Plan.of(BlockFiles(source), watch.network), mapped).run()
     assert len(batches) == 2
-
-
-async def test_a_small_list_may_be_truncated_under_a_scan(tmp_path: Path) -> None:
-    ledger, blocks, records = ledger_chain(6)
-    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
-    expected, _ = await in_parts(source, tmp_path / "plain", watch)
-    watch.compile(path)
-    loaded = WatchList.load(path, watch.network)
-    os.truncate(path, 0)
-    found, _ = await in_parts(source, tmp_path / "out", loaded)
-    assert everything(found.parent) == everything(expected.parent)
-
-
-@pytest.mark.usefixtures("small_lists_are_mapped")
-async def test_processes_name_a_compiled_list_that_was_truncated(tmp_path: Path) -> None:
-    ledger, blocks, records = ledger_chain(6)
-    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
-    watch.compile(path)
-    mapped = WatchList.load(path, watch.network)
-    scan = PartScan(tmp_path / "out", Plan.of(BlockFiles(source), watch.network, part_size=SMALL), mapped)
-    os.truncate(path, 0)
-    engine = Processes(2)
-    try:
-        with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
-            await scan.run(engine)
-    finally:
-        await engine.aclose()
-
-
-class Broken(Engine):
-    """Runs some tasks, then fails, or waits for ever if wanted."""
-
-    def __init__(self, tasks: int, width: int = 2) -> None:
-        self.width = width
-        self.tasks = tasks
-        self._true = Threads(width)
-
-    async def begin(self, table: WatchTable) -> None:
-        await self._true.begin(table)
-
-    async def run(self, task: PartTask) -> PartSummary:
-        self.tasks -= 1
-        if self.tasks < 0:
-            raise SourceError("the power is off")
-        return await self._true.run(task)
-
-    async def aclose(self) -> None:
-        await self._true.aclose()
 
 
 @pytest.mark.few(1)
@@ -318,7 +372,7 @@ async def test_an_interrupted_scan_resumes(tmp_path: Path, seed: int) -> None:
     assert scan.report.parts_done == scan.report.parts_total == len(plan.parts) + len(plan.stale)  # each part once
     stops = 0
     while True:
-        engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # finished tasks count, too
+        engine = Recorder(2, stops_after=rng.randrange(1, 12 * (stops + 1)))  # finished tasks count, too
         try:
             path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine)
             break
@@ -348,7 +402,7 @@ async def test_only_a_damaged_part_is_scanned_again(tmp_path: Path) -> None:
     source = files(tmp_path / "blocks", blocks, records)
     path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch())
     before = everything(tmp_path / "out")
-    engine = Broken(0)
+    engine = Recorder(stops_after=0)
     again, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine)
     assert (again, scan.report.parts_total) == (path, 0)
     assert scan.report.summary.blocks == len(blocks)
@@ -411,7 +465,7 @@ async def test_labels_come_from_the_current_list(tmp_path: Path) -> None:
     (row,) = csv.DictReader(path.read_text().splitlines())
     assert row["label"] == 'a "quoted", one'
     watch.relabel(0, "another")
-    path, _ = await in_parts(source, tmp_path / "out", watch, form="csv", engine=Broken(0))
+    path, _ = await in_parts(source, tmp_path / "out", watch, form="csv", engine=Recorder(stops_after=0))
     (row,) = csv.DictReader(path.read_text().splitlines())
     assert row["label"] == "another"
     (total,) = csv.DictReader((path.parent / "totals.csv").read_text().splitlines())
@@ -471,22 +525,6 @@ async def test_half_a_chain_reports_its_missing_blocks(tmp_path: Path, undo: str
         assert scan.report.summary.unseen > 0
 
 
-@pytest.mark.few(3)
-@pytest.mark.parametrize("undo", ["auto", "off"])
-@pytest.mark.parametrize(
-    "span", [BlockSpan(110, 120), BlockSpan(to_height=103), BlockSpan(from_height=128), BlockSpan(from_time=1)]
-)
-async def test_a_span_of_blocks_is_scanned_the_same_in_parts(tmp_path: Path, span: BlockSpan, undo: str) -> None:
-    ledger, blocks, records = ledger_chain(13)
-    source = files(tmp_path / "blocks", blocks, records)
-    expected, matcher = await whole(source, ledger.interest.watch(), undo, span)
-    path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), undo=undo, span=span)
-    assert in_any_order(rows_of(path)) == expected
-    assert scan.report.summary.unseen == matcher.report.unseen
-    heights = {json.loads(each)["height"] for each in expected}
-    assert all(span.has_height(height) for height in heights)
-
-
 def places(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
     """The matches without the values that only an undo record has.
 
@@ -523,28 +561,6 @@ def test_a_file_has_room_for_the_largest_block_hits() -> None:
     assert inputs * len(pack_hits([hit])) == MAX_HITS < 1 << 32
 
 
-async def test_a_damaged_copy_is_replaced_by_a_sound_one(tmp_path: Path) -> None:
-    ledger, blocks, _ = ledger_chain(15, closed=True)
-    cut = bytearray(blocks[3])
-    cut[90] ^= 0xFF
-    source = files(tmp_path / "blocks", [*blocks[:3], bytes(cut), *blocks[4:]])
-    write_records(source / "blk00001.dat", [blocks[3]])
-    matcher = Matcher(ledger.interest.watch(), check=True)
-    matches = [as_row(match) for match in await found_by_all(matcher, source)]
-    path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), check=True)
-    assert in_any_order(rows_of(path)) == in_any_order(matches)
-    assert len(scan.report.summary.problems) == len(matcher.report.problems) == 1
-    assert scan.report.summary.blocks == len(blocks)
-
-
-async def found_by_all(matcher: Matcher, source: Path) -> list[Match]:
-    found: list[Match] = []
-    with pytest.raises(IncompleteScanError):
-        async for match in matcher.scan(BlockFiles(source)):
-            found += [match]
-    return found
-
-
 async def test_too_many_outpoints_for_memory_are_refused(tmp_path: Path) -> None:
     ledger, blocks, _ = ledger_chain(16)
     source = files(tmp_path / "blocks", blocks)
@@ -577,39 +593,6 @@ async def test_a_damaged_file_of_outpoints_is_an_error(tmp_path: Path) -> None:
             table_with_coins(table, coins)
     coins.write_bytes(raw)
     assert set(table_with_coins(table, coins).coins()) == whole
-
-
-async def test_windows_of_keychains_grow_until_nothing_changes(tmp_path: Path) -> None:
-    scripts = [p2wpkh(index.to_bytes(20, "little")) for index in range(200)]
-    used = [199, 160, 130, 5, 95, 60, 30]
-    blocks = chain_paying([scripts[index] for index in used])
-
-    def watch() -> WatchList:
-        made = WatchList(REGTEST)
-        made.add_keychain("one", lambda index: p2wpkh(index.to_bytes(20, "little")), "mine", lookahead=20)
-        return made
-
-    source = files(tmp_path / "blocks", blocks, several=2)
-    expected, _ = await whole(source, watch())
-    given = watch()
-    path, scan = await in_parts(source, tmp_path / "out", given)
-    assert in_any_order(rows_of(path)) == expected
-    assert len(expected) == len(used)
-    assert scan.report.passes > 2
-    assert given == watch()
-    path.unlink()
-    again, scan = await in_parts(source, tmp_path / "out", watch(), engine=Broken(0))
-    assert in_any_order(rows_of(again)) == expected
-    assert {row["label"] for row in rows_of(again)} == {"mine"}
-
-
-def chain_paying(scripts: list[bytes]) -> list[bytes]:
-    blocks: list[bytes] = []
-    previous = bytes(32)
-    for height, script in enumerate(scripts, 1):
-        blocks.append(block_of(previous, height, paid=[TxOut(1_000 + height, script)]))
-        previous = block_hash(blocks[-1])
-    return blocks
 
 
 async def test_a_cancelled_scan_leaves_no_thread_and_no_partial_file(tmp_path: Path) -> None:
