@@ -136,7 +136,7 @@ class StoredTx(NamedTuple):
     hits: tuple[Hit, ...] = ()
     """Its matches, if it does not count toward the balance. The database does not contain them."""
     signatures: str = "unknown"
-    """Whether its signatures for the wallet's coins were verified: valid or unknown."""
+    """Whether its signatures for the wallet's coins are known to be valid: valid or unknown."""
     counts_since: int | None = None
     """Number, from the same counter, of the observation or block since which it may count. None if it is waiting."""
     announced_by: str = ""

@@ -167,8 +167,8 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
     A DescriptorWarning names the keys of inputs that signing devices will not recognize.
 
     Raises:
-        ParameterError: The transaction is signed, spends an output that does not exist, or does not spend the wallet's
-            outputs.
+        ParameterError: The transaction is signed, spends an output that does not exist, or spends no output of a
+            transaction that the wallet knows.
         DescriptorError: A descriptor contains musig(), or the `descriptors` extra is not installed.
     """
     if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):

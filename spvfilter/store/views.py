@@ -89,8 +89,8 @@ class Balance:
     spendable: int
     """The part of `confirmed` that you may spend now: the sum of `unspent`.
 
-    It excludes frozen coins, and coins spent by a pending transaction that the wallet broadcast or whose signatures it
-    verified. Change counts once it is in a block.
+    It excludes frozen coins, and coins spent by a pending transaction that the wallet broadcast, whose signatures it
+    verified, or that was in a block before a reorganization. Change counts once it is in a block.
     """
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
@@ -136,7 +136,8 @@ class Coin:
     is_spendable: bool
     """True if you may spend it now: it is confirmed, mature, not frozen, and not certainly spent.
 
-    A pending transaction certainly spends it if the wallet broadcast that transaction or verified its signatures."""
+    A pending transaction certainly spends it if the wallet broadcast that transaction or verified its signatures, or if
+    it was in a block before a reorganization."""
     spent_by: bytes | None
     """Txid of the pending transaction that spends it, 32 bytes in wire order. None if there is none."""
     cursor: str
@@ -553,7 +554,7 @@ class Views:
     ) -> Snapshot[Coin]:
         """Return the coins that you may spend now (`Coin.is_spendable`), latest first.
 
-        They include coins that somebody else's pending transaction spends, unless the wallet verified its signatures.
+        They include coins that somebody else's pending transaction spends, unless the spend is certain: see `reserved`.
         `Balance.spendable` is the sum of these coins.
 
         Args:
@@ -601,8 +602,8 @@ class Views:
     def reserved(self) -> tuple[OutPoint, ...]:
         """Return the coins, confirmed or pending, that are frozen or that a pending transaction certainly spends.
 
-        A spend is certain if the wallet broadcast the transaction or verified its signatures. `unspent` excludes these
-        coins.
+        A spend is certain if the wallet broadcast the transaction or verified its signatures, or if the transaction was
+        in a block before a reorganization. `unspent` excludes these coins.
 
         Raises:
             StoreError: The database cannot be read.
@@ -765,8 +766,8 @@ class Views:
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: The transaction has signatures, does not spend the wallet's outputs, or cannot be in any
-                block, or the tweak of a silent payment is unknown.
+            ParameterError: The transaction has signatures, spends no output of a transaction in the history, or cannot
+                be in any block, or the tweak of a silent payment is unknown.
             DescriptorError: A descriptor contains musig(), or the `descriptors` extra is not installed.
             StoreError: The database cannot be read.
         """
@@ -976,7 +977,7 @@ class Views:
         return self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
 
     def _is_proven(self, txid: bytes) -> bool:
-        """True if this wallet broadcast a transaction, or verified its signatures for the wallet's coins."""
+        """True if this wallet broadcast a transaction, or has evidence that the owner of its coins signed it."""
         query = "FROM transactions WHERE txid = ? AND (broadcast_seq IS NOT NULL OR signatures = 'valid')"
         return next(self._checked("transactions", query, (txid,)), None) is not None
 

@@ -145,7 +145,7 @@ class Intake:
         spends = [
             txid for txid in txids if txid in self.pool and any(hit.spend for hit in self._hits.of(txid).values())
         ]
-        return self.rematch(spends) if self._verify is not None else []
+        return self.rematch(spends)
 
     def drop_unlinked(self, component: Component) -> list[TxRecord]:
         """Remove and return the foreign transactions of a component that are no longer needed."""
@@ -292,14 +292,18 @@ class Intake:
     # Signatures
 
     def _verified(self, record: TxRecord, hits: Mapping[Identity, Hit]) -> TxRecord | None:
-        """Verify a foreign record's signatures for the wallet's coins. Returns None if any of them is wrong."""
+        """Verify a foreign record's signatures for the wallet's coins. Returns None if any of them is wrong.
+
+        A block that contained the transaction is evidence too, unless the witness in it is wrong.
+        """
         mine = [hit for hit in hits.values() if hit.spend]
-        if self._verify is None or not mine or record.is_own:
+        if not mine or record.is_own:
             return record
-        known = {hit.n: TxOut(hit.value, hit.script) for hit in mine if hit.script is not None and hit.value >= 0}
-        tx = Transaction.parse(record.raw)
-        spent = [known.get(n) or self._hits.output(outpoint) for n, outpoint in enumerate(tx.inputs)]
-        match self._verify(tx, spent, [hit.n for hit in mine]).validity:
+        validity = self._validity(record, mine)
+        is_stripped = record.wtxid == record.txid  # as in a filtered block, which has no witnesses
+        if record.anchors and (is_stripped or validity is not Validity.WRONG):
+            validity = Validity.VALID
+        match validity:
             case Validity.WRONG:
                 return None
             case Validity.VALID:
@@ -307,6 +311,14 @@ class Intake:
                 return record._replace(signatures=Signatures.VALID, counts_since=since)
             case Validity.UNKNOWN:
                 return record
+
+    def _validity(self, record: TxRecord, mine: Sequence[Hit]) -> Validity:
+        if self._verify is None:
+            return Validity.UNKNOWN
+        known = {hit.n: TxOut(hit.value, hit.script) for hit in mine if hit.script is not None and hit.value >= 0}
+        tx = Transaction.parse(record.raw)
+        spent = [known.get(n) or self._hits.output(outpoint) for n, outpoint in enumerate(tx.inputs)]
+        return self._verify(tx, spent, [hit.n for hit in mine]).validity
 
     def _drop_wrong(self, record: TxRecord) -> list[bytes]:
         """Remove a transaction with a wrong signature. Its descendants are judged without it.

@@ -58,7 +58,7 @@ class DropReason(StrEnum):
 
 
 class Signatures(StrEnum):
-    """Whether the signatures of a foreign transaction that spends coins of the wallet were verified.
+    """Whether a foreign transaction that spends coins of the wallet is known to be signed by their owner.
 
     Transactions with a wrong signature are not recorded.
     """
@@ -66,7 +66,7 @@ class Signatures(StrEnum):
     UNKNOWN = "unknown"
     """They were not verified, or the transaction does not spend the wallet's coins."""
     VALID = "valid"
-    """Every input that spends one of the wallet's coins is correctly signed."""
+    """They were verified for all coins of the wallet that it spends, or a block that is now stale contained it."""
 
 
 class LatestDrop(NamedTuple):
@@ -111,7 +111,7 @@ class TxRecord(NamedTuple):
     dropped: LatestDrop | None = None
     """Its latest drop; None if it was not dropped, or if a block has contained it since."""
     signatures: Signatures = Signatures.UNKNOWN
-    """Whether its signatures for the wallet's coins were verified."""
+    """Whether its signatures for the wallet's coins are known to be valid."""
     counts_since: int | None = None
     """Number of the observation or block that provided enough evidence for it to count, or None; never reset."""
     announced_by: tuple[str, ...] = ()
