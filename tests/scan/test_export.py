@@ -15,7 +15,6 @@ from spvfilter.kernel.blocktables import BLOCK_TABLES
 from spvfilter.network import REGTEST, Network
 from spvfilter.scan import (
     BlockFiles,
-    Engine,
     ExportColumns,
     PartScan,
     PartTask,
@@ -33,6 +32,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.blocks.blocktables import rows_of_block
 from support.blocks.chains import record as block_record, xored
 from support.blocks.growingchain import GrowingChain
+from support.blocks.partscans import Recorder
 from support.blocks.realdata import single_blocks
 from support.blocks.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of, write_chain
 from support.oracles.parquetfiles import can_filter, facts, groups_read
@@ -207,28 +207,6 @@ async def test_hashes_are_text_in_hex_by_option(tmp_path: Path) -> None:
             assert other == one | {name: one[name].hex() for name in hashes}
 
 
-class _Stops(Engine):
-    """An engine that fails after some parts."""
-
-    width = 1
-
-    def __init__(self, parts: int) -> None:
-        self._parts = parts
-        self._engine = Threads()
-
-    async def begin(self, table: Any) -> None:
-        await self._engine.begin(table)
-
-    async def run(self, task: PartTask) -> PartSummary:
-        self._parts -= 1
-        if self._parts < 0:
-            raise OSError("stopped")
-        return await self._engine.run(task)
-
-    async def aclose(self) -> None:
-        await self._engine.aclose()
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(2, 5, 50)))
 async def test_a_growing_chain_gives_the_export_from_scratch(tmp_path: Path, seed: int) -> None:
@@ -247,8 +225,8 @@ async def test_a_growing_chain_gives_the_export_from_scratch(tmp_path: Path, see
             case _:
                 chain.mine(20)
                 before = contents(tmp_path / "tables")
-                engine = _Stops(rng.randrange(3))
-                with pytest.raises(OSError, match="stopped"):
+                engine = Recorder(stops_after=rng.randrange(3))
+                with pytest.raises(SourceError, match="the power is off"):
                     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run(engine)
                 await engine.aclose()
                 assert contents(tmp_path / "tables") == before

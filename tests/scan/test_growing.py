@@ -9,16 +9,15 @@ import os
 import random
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from spvfilter.errors import ParameterError, SourceError
-from spvfilter.kernel import WatchTable
 from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import (
@@ -27,48 +26,23 @@ from spvfilter.scan import (
     Engine,
     OutputFormat,
     PartScan,
-    PartSummary,
     PartTask,
     Plan,
     Processes,
-    Threads,
     scan_parts,
 )
 from spvfilter.scan.plan import PART_SIZE
 from support.blocks.build import block_hash
-from support.blocks.chains import record, xored
+from support.blocks.chains import xored
 from support.blocks.growingchain import START, GrowingChain
-from support.blocks.undo import framed
+from support.blocks.partscans import Recorder, results
+from support.blocks.undo import write_chain
 from support.commands.daskcluster import Cluster, client_of
 from support.vectors import effort
 
 FORMS = [OutputFormat.CSV, OutputFormat.JSONL, *([OutputFormat.PARQUET] if find_spec("pyarrow") else [])]
 SMALL = 1_500
 KEY = bytes(range(1, 9))
-
-
-class Counting(Engine):
-    """An engine that counts the tasks that it runs, and fails after some of them if wanted."""
-
-    width = 1
-
-    def __init__(self, fails_after: int = 1_000_000) -> None:
-        self.tasks: list[PartTask] = []
-        self._left = fails_after
-        self._threads = Threads()
-
-    async def begin(self, table: WatchTable) -> None:
-        await self._threads.begin(table)
-
-    async def run(self, task: PartTask) -> PartSummary:
-        self._left -= 1
-        if self._left < 0:
-            raise SourceError("the power is off")
-        self.tasks.append(task)
-        return await self._threads.run(task)
-
-    async def aclose(self) -> None:
-        await self._threads.aclose()
 
 
 class DeathError(Exception):
@@ -119,17 +93,13 @@ async def scanned(
     return scan
 
 
-async def growth(chain: GrowingChain, out: Path, **options: Any) -> tuple[PartScan, Counting]:
+async def growth(chain: GrowingChain, out: Path, **options: Any) -> tuple[PartScan, Recorder]:
     """Scan the chain as it is now. Returns the scan, and the engine with the tasks that it ran."""
-    engine = Counting()
+    engine = Recorder()
     try:
         return await scanned(chain, out, engine=engine, **options), engine
     finally:
         await engine.aclose()
-
-
-def results(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (*out.glob("matches.*"), *out.glob("totals.csv"))}
 
 
 async def from_scratch(chain: GrowingChain, out: Path, undo: str = "auto") -> dict[str, bytes]:
@@ -199,7 +169,7 @@ async def test_random_history_equals_a_scan_from_scratch(
             whole = await from_scratch(chain, out, undo)
             assert all(raw in (before.get(name), whole[name]) for name, raw in left.items())
         elif rng.random() < 0.3:
-            engine = Counting(fails_after=rng.randrange(3))
+            engine = Recorder(stops_after=rng.randrange(3))
             try:
                 await scanned(chain, out, form, engine, undo=undo)
             except SourceError as error:
@@ -221,77 +191,78 @@ def rows_of(out: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (out / "matches.jsonl").read_text().splitlines()]
 
 
-async def test_only_changed_parts_are_scanned_again(tmp_path: Path) -> None:
-    chain, out = GrowingChain(tmp_path / "blocks", 1), tmp_path / "out"
-    chain.mine(30)
-    first, _ = await growth(chain, out)
-    assert (first.report.parts_kept, first.report.change) == (0, None)
-    parts = len(first.plan.parts)
-    assert parts > 5
-    same, engine = await growth(chain, out)
-    assert (engine.tasks, same.report.parts_kept, same.report.change) == ([], parts, (0, 0))
-    last = set(first.plan.parts[-1].heights())
+def hashes_of(chain: GrowingChain) -> set[object]:
+    return {hash_to_hex(block_hash(each.raw)) for each in chain.chain}
+
+
+def nothing(chain: GrowingChain) -> None:
+    pass
+
+
+def new_blocks(chain: GrowingChain) -> None:
     chain.mine(2)
-    grown, engine = await growth(chain, out)
-    assert heights_of(engine.tasks) == last | {START + 30, START + 31}
-    assert grown.report.parts_kept == parts - 1
-    assert grown.report.change == (2, 0)
+
+
+def a_new_file(chain: GrowingChain) -> None:
     chain.begin_file()
-    chain.mine(1)
-    grown, engine = await growth(chain, out)
-    assert START + 32 in heights_of(engine.tasks) <= {*grown.plan.parts[-1].heights(), *grown.plan.parts[-2].heights()}
-    assert grown.report.change == (1, 0)
+    chain.mine()
 
 
-async def test_rows_of_disconnected_blocks_are_removed(tmp_path: Path) -> None:
-    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
-    chain.mine(20)
-    await growth(chain, out, form=OutputFormat.JSONL)
-    gone = {hash_to_hex(block_hash(each.raw)) for each in chain.chain[-6:]}
-    assert gone & {row["block_hash"] for row in rows_of(out)}
+def a_reorganization(chain: GrowingChain) -> None:
     chain.reorganize(6, 2)
+
+
+def other_places(chain: GrowingChain) -> None:
+    """A node that builds its index again may write the same blocks to other places, in another order."""
+    shutil.rmtree(chain.folder)
+    blocks = [*chain.chain[5:], *chain.chain[:5]]
+    write_chain(chain.folder, [each.raw for each in blocks], [each.undo for each in blocks], 3, key=KEY)
+
+
+class Growth(NamedTuple):
+    """A change of a chain of 30 blocks. The second scan must report and search this."""
+
+    happens: Callable[[GrowingChain], None]
+    change: tuple[int, int] = (0, 0)
+    """Numbers of new and disconnected blocks."""
+    new: tuple[int, ...] = ()
+    """Blocks that must be searched, by their number in the chain."""
+    lowest: int = 99
+    """Blocks below this number are not searched again."""
+    late: int = 0
+    """Number of blocks without undo records in the first scan."""
+
+
+GROWTHS = {
+    "nothing": Growth(nothing),
+    "new blocks": Growth(new_blocks, (2, 0), (30, 31), 28),
+    "a new file": Growth(a_new_file, (1, 0), (30,), 28),
+    "a reorganization": Growth(a_reorganization, (8, 6), tuple(range(24, 32)), 21),
+    "late undo records": Growth(GrowingChain.write_late_undo, (0, 0), (28, 29), 26, late=2),
+    "other places": Growth(other_places),
+}
+
+
+@pytest.mark.parametrize("grows", GROWTHS.values(), ids=GROWTHS)
+async def test_only_changed_parts_are_scanned_again(tmp_path: Path, grows: Growth) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 1), tmp_path / "out"
+    chain.mine(30, late=grows.late)
+    first, _ = await growth(chain, out, form=OutputFormat.JSONL)
+    assert (first.report.parts_kept, first.report.change) == (0, None)
+    assert len(first.plan.parts) > 5
+    assert bool(first.report.summary.by_outpoint) == bool(grows.late)
+    grows.happens(chain)
+    gone = {row["block_hash"] for row in rows_of(out)} - hashes_of(chain)
     scan, engine = await growth(chain, out, form=OutputFormat.JSONL)
-    assert scan.report.change == (8, 6)
-    assert min(filter(None, heights_of(engine.tasks))) > START + 5
-    assert not gone & {row["block_hash"] for row in rows_of(out)}
-    assert {hash_to_hex(block_hash(each.raw)) for each in chain.chain[-8:]} & {
-        row["block_hash"] for row in rows_of(out)
-    }
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("part_size", [SMALL, PART_SIZE])
-@pytest.mark.parametrize("number", [0, 1, 2])
-async def test_missing_files_remove_no_rows(tmp_path: Path, number: int, part_size: int) -> None:
-    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
-    for _ in range(3):
-        chain.begin_file()
-        chain.mine(12)
-    await growth(chain, out, part_size=part_size)
-    whole = results(out)
-    chain.begin_file()
-    chain.hide(number)
-    chain.mine(20)
-    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it any more"):
-        await growth(chain, out, part_size=part_size)
-    assert results(out) == whole
-    chain.reveal()
-    scan, _ = await growth(chain, out, part_size=part_size)
-    assert scan.report.change == (20, 0)
+    assert scan.report.change == grows.change
+    searched = heights_of(engine.tasks)
+    assert {START + number for number in grows.new} <= searched
+    assert all(height is not None and height >= START + grows.lowest for height in searched)
+    assert scan.report.parts_kept + len(engine.tasks) == len(scan.plan.parts)
+    assert scan.report.summary.by_outpoint == 0
+    assert bool(gone) == bool(grows.change[1])
+    assert {row["block_hash"] for row in rows_of(out)} <= hashes_of(chain)
     assert results(out) == await from_scratch(chain, out)
-
-
-async def test_truncated_file_removes_no_rows(tmp_path: Path) -> None:
-    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
-    for _ in range(2):
-        chain.begin_file()
-        chain.mine(12)
-    await growth(chain, out, part_size=PART_SIZE)
-    whole, first = results(out), chain.folder / "blk00000.dat"
-    os.truncate(first, first.stat().st_size - len(chain.chain[11].raw) - 8)
-    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it any more"):
-        await growth(chain, out, part_size=PART_SIZE)
-    assert results(out) == whole
 
 
 async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
@@ -304,6 +275,47 @@ async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
     chain.reveal()
     scan, _ = await growth(chain, out)
     assert scan.report.change == (5, 0)
+    assert results(out) == await from_scratch(chain, out)
+
+
+def hides(number: int) -> Callable[[GrowingChain], Callable[[], object]]:
+    def harm(chain: GrowingChain) -> Callable[[], object]:
+        chain.hide(number)
+        return chain.reveal
+
+    return harm
+
+
+def truncates(chain: GrowingChain) -> Callable[[], object]:
+    path = chain.folder / "blk00000.dat"
+    raw = path.read_bytes()
+    path.write_bytes(raw[: -len(chain.chain[11].raw) - 8])
+    return lambda: path.write_bytes(raw)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("part_size", [SMALL, PART_SIZE])
+@pytest.mark.parametrize(
+    "harm", [hides(0), hides(1), hides(2), truncates], ids=["first", "middle", "last", "truncated"]
+)
+async def test_missing_blocks_remove_no_rows(
+    tmp_path: Path, harm: Callable[[GrowingChain], Callable[[], object]], part_size: int
+) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
+    for _ in range(3):
+        chain.begin_file()
+        chain.mine(12)
+    await growth(chain, out, part_size=part_size)
+    whole = results(out)
+    chain.begin_file()
+    repair = harm(chain)
+    chain.mine(20)
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before, but no file contains it any more"):
+        await growth(chain, out, part_size=part_size)
+    assert results(out) == whole
+    repair()
+    scan, _ = await growth(chain, out, part_size=part_size)
+    assert scan.report.change == (20, 0)
     assert results(out) == await from_scratch(chain, out)
 
 
@@ -333,18 +345,6 @@ async def test_half_written_last_block_is_scanned_when_it_is_whole(tmp_path: Pat
         assert (scan.plan.blocks, scan.plan.report.problems) == (6, [])
         assert results(out) == await from_scratch(chain, out)
         shutil.rmtree(out)
-
-
-async def test_late_undo_record_replaces_the_search_by_outpoint(tmp_path: Path) -> None:
-    chain, out = GrowingChain(tmp_path / "blocks", 3), tmp_path / "out"
-    chain.mine(20, late=2)
-    before, _ = await growth(chain, out)
-    assert before.report.summary.by_outpoint > 0
-    chain.write_late_undo()
-    after, engine = await growth(chain, out)
-    assert after.report.summary.by_outpoint == 0
-    assert len(after.plan.parts) > len(engine.tasks) > 0
-    assert {START + 18, START + 19} & heights_of(engine.tasks)
 
 
 @pytest.mark.slow
@@ -570,27 +570,3 @@ async def test_cluster_grows_to_the_same_bytes(tmp_path: Path, two_workers: Clus
         await engine.aclose()
     assert scan.report.parts_kept > 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_moved_blocks_are_not_scanned_again(tmp_path: Path) -> None:
-    """A node that builds its index again may write the same blocks to other places, in another order."""
-    chain, out = GrowingChain(tmp_path / "blocks", 12), tmp_path / "out"
-    chain.mine(12)
-    chain.begin_file()
-    chain.mine(12)
-    await growth(chain, out)
-    whole = results(out)
-    shutil.rmtree(chain.folder)
-    again = GrowingChain(tmp_path / "blocks", 0)
-    blocks = [*chain.chain[5:], *chain.chain[:5]]
-    (again.folder / "xor.dat").write_bytes(KEY)
-    for name, records in (
-        ("blk", [record(each.raw) for each in blocks]),
-        ("rev", [framed(each.undo) for each in blocks]),
-    ):
-        (again.folder / f"{name}00003.dat").write_bytes(xored(b"".join(records), KEY))
-    plan = Plan.of(BlockFiles(again.folder), REGTEST, part_size=SMALL)
-    scan = PartScan(out, plan, chain.watch())
-    await scan_parts(scan, engine=Counting(fails_after=0))
-    assert scan.report.parts_kept == len(plan.parts) > 3
-    assert results(out) == whole

@@ -13,9 +13,8 @@ import pytest
 
 from spvfilter import cli
 from spvfilter.errors import DirectoryInUseError
-from spvfilter.kernel import WatchTable
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, Engine, PartScan, PartSummary, PartTask, Plan, Threads, outputs, scan_parts
+from spvfilter.scan import BlockFiles, PartScan, PartSummary, PartTask, Plan, Threads, outputs, scan_parts
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import GENESIS, TxOut, block_of, p2wpkh
 from support.blocks.chains import write_records
@@ -24,26 +23,18 @@ SCRIPT = p2wpkh(bytes(20))
 ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
 
 
-class Waiting(Engine):
+class Waiting(Threads):
     """Threads that wait for a signal of the test before they begin."""
 
-    width = 1
-
     def __init__(self) -> None:
+        super().__init__()
         self.is_asked = asyncio.Event()
         self.may_go = asyncio.Event()
-        self._threads = Threads()
-
-    async def begin(self, table: WatchTable) -> None:
-        await self._threads.begin(table)
 
     async def run(self, task: PartTask) -> PartSummary:
         self.is_asked.set()
         await self.may_go.wait()
-        return await self._threads.run(task)
-
-    async def aclose(self) -> None:
-        await self._threads.aclose()
+        return await super().run(task)
 
 
 def blocks_in(folder: Path) -> Path:
