@@ -9,20 +9,27 @@ import asyncio
 import base64
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from spvfilter.network import REGTEST, Network
+from spvfilter.rpc import FullNode, Password, RpcLimits
 from support.blocks.build import block_hash, var_int
 from support.blocks.undo import Spent
+from support.client.pauses import Pauses
 
 USER, PASSWORD = "alice", "correct-horse-battery"
 BINARY, TEXT, JSON = "application/octet-stream", "text/plain", "application/json"
 
-Fault = Callable[["Request"], "bytes | Awaitable[bytes | None] | None"]
-"""Gives the raw bytes to answer a request with, after which the connection is closed, or None to answer as usual."""
+Fault = Callable[["Request"], "bytes | AsyncIterator[bytes] | None"]
+"""Gives the raw bytes to answer a request with, after which the connection is closed, or None to answer as usual.
+
+An iterator gives them in pieces.
+"""
 
 
 @dataclass
@@ -70,6 +77,30 @@ def spent_answer(spent: Sequence[Sequence[Spent]]) -> bytes:
         + b"\0"
         + b"".join(var_int(len(coins)) + b"".join(map(output, coins)) for coins in spent)
     )
+
+
+def result(value: object) -> bytes:
+    """The response of JSON-RPC to the first call of a request."""
+    return rpc_response({"result": value, "error": None, "id": 0})
+
+
+def rpc_response(value: object) -> bytes:
+    return response(200, json.dumps(value).encode(), JSON)
+
+
+def about(
+    word: str, answer: Callable[[Request], bytes] | bytes, times: int = 10**9
+) -> Callable[[Request], bytes | None]:
+    """A fault of the next requests whose path or calls contain a word."""
+    left = [times]
+
+    def fault(request: Request) -> bytes | None:
+        if not request.about(word) or not left[0]:
+            return None
+        left[0] -= 1
+        return answer if isinstance(answer, bytes) else answer(request)
+
+    return fault
 
 
 @dataclass
@@ -180,8 +211,11 @@ class CoreNode:
         self.requests.append(request)
         for fault in list(self.faults):
             raw = fault(request)
-            if raw is not None and not isinstance(raw, bytes):
-                raw = await raw
+            if isinstance(raw, AsyncIterator):
+                async for piece in raw:
+                    writer.write(piece)
+                    await writer.drain()
+                return False
             if raw is not None:
                 writer.write(raw)
                 await writer.drain()
@@ -333,6 +367,24 @@ class CoreNode:
             case _:
                 return failed(-32601, "Method not found")
         return {"result": result, "error": None, "id": call["id"]}
+
+
+WAYS = pytest.mark.parametrize("way", ["rest", "rpc"])
+"""Runs a test with each interface of the node."""
+
+
+def opened(
+    core: CoreNode,
+    way: str,
+    pauses: Pauses | None = None,
+    limits: RpcLimits | None = None,
+    patience_s: float | None = 600.0,
+) -> AbstractAsyncContextManager[FullNode]:
+    """Connect to a node by REST or JSON-RPC. Pauses before retries take no time."""
+    core.rest = way == "rest"
+    credentials = Password(USER, PASSWORD) if way == "rpc" else None
+    patience = (pauses or Pauses()).patience(patience_s)
+    return FullNode.open(core.url, REGTEST, credentials=credentials, limits=limits, patience=patience)
 
 
 def chain_of(raw: Sequence[bytes], tip: bytes) -> list[bytes]:
