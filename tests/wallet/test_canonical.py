@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from random import Random
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -32,19 +32,69 @@ def facts() -> Facts:
     return Facts()
 
 
+# Conflicts
+
+
+EVENTS: Mapping[str, Callable[[Facts, bytes], object]] = {
+    "seen": Facts.observe,
+    "seen without evidence": lambda facts, digest: facts.observe(digest, counts=False),
+    "verified": Facts.sign,
+    "broadcast": Facts.broadcast,
+    "requested": Facts.request,
+    "abandoned": lambda facts, digest: facts.drop(digest, DropReason.ABANDONED),
+    "rejected": lambda facts, digest: facts.drop(digest, DropReason.REJECTED),
+    "in a block": lambda facts, digest: facts.anchor(digest, 1),
+    "in stale block 3": lambda facts, digest: facts.anchor(digest, 3, branch=1),
+    "in stale block 6": lambda facts, digest: facts.anchor(digest, 6, branch=1),
+    "in stale block 7": lambda facts, digest: facts.anchor(digest, 7, branch=1),
+}
+
+# Each row is what happens to transactions that conflict, in order, and the verdicts that follow
+CONFLICTS = {
+    # rule 3: a block decides
+    "1 seen without evidence, 2 in a block": "1 conflicted by 2, 2 confirmed",
+    "1 broadcast, 2 seen, 2 in a block": "1 conflicted by 2, 2 confirmed",
+    "1 broadcast, 1 abandoned, 2 in a block": "1 conflicted by 2, 2 confirmed",
+    # rule 4: a dropped transaction replaces nothing
+    "1 seen, 2 broadcast, 2 abandoned": "1 canonical, 2 abandoned",
+    "1 broadcast, 2 broadcast, 2 rejected": "1 canonical, 2 rejected",
+    # rule 5: a transaction without evidence replaces nothing
+    "1 seen, 2 seen without evidence": "1 canonical, 2 waiting",
+    "1 seen, 2 seen without evidence, 2 verified": "1 replaced by 2, 2 canonical",
+    # rule 6: the latest broadcast counts, except while a peer may still know only the one before
+    "1 broadcast, 2 broadcast": "1 replaced by 2, 2 canonical",
+    "1 broadcast, 2 broadcast, 1 broadcast": "1 canonical, 2 replaced by 1",
+    "1 broadcast, 1 requested, 2 broadcast": "1 canonical, 2 waiting behind 1",
+    "1 broadcast, 1 requested, 2 broadcast, 2 requested": "1 replaced by 2, 2 canonical",
+    # then the latest observation with valid signatures
+    "1 broadcast, 2 seen, 2 verified": "1 canonical, 2 replaced by 1",
+    "1 seen, 1 verified, 2 seen, 2 verified": "1 replaced by 2, 2 canonical",
+    # then the latest observation
+    "1 broadcast, 2 seen": "1 canonical, 2 replaced by 1",
+    "1 seen, 1 verified, 2 seen": "1 canonical, 2 replaced by 1",
+    "1 seen, 2 seen, 1 seen": "1 canonical, 2 replaced by 1",
+    "1 seen, 2 seen, 3 seen": "1 replaced by 3, 2 replaced by 3, 3 canonical",
+    # then the highest stale block
+    "1 in stale block 7, 2 seen": "1 replaced by 2, 2 canonical",
+    "1 in stale block 7, 2 seen, 1 seen": "1 canonical, 2 replaced by 1",
+    "1 in stale block 3, 1 in stale block 7, 2 in stale block 6": "1 canonical, 2 replaced by 1",
+}
+
+
+@pytest.mark.parametrize("story", CONFLICTS)
+def test_one_of_several_conflicting_transactions_counts(facts: Facts, story: str) -> None:
+    txids: dict[str, bytes] = {}
+    for each in story.split(", "):
+        number, event = each.split(" ", 1)
+        if number not in txids:
+            txids[number] = facts.make(coin(1))
+        EVENTS[event](facts, txids[number])
+    for each in CONFLICTS[story].split(", "):
+        number, status, *by = each.split(" ")
+        assert facts.verdict(txids[number]) == Verdict(Status(status), txids[by[1]] if by else None)
+
+
 # Rule 1: confirmed
-
-
-def test_block_of_best_chain_confirms(facts: Facts) -> None:
-    payment = facts.mined(coin(1))
-    assert facts.whole() == {payment: Verdict(Status.CONFIRMED)}
-
-
-def test_block_confirms_dropped_transaction(facts: Facts) -> None:
-    payment = facts.own(coin(1))
-    facts.drop(payment, DropReason.ABANDONED)
-    facts.anchor(payment, 1)
-    assert facts.whole()[payment].status is Status.CONFIRMED
 
 
 def test_ancestors_are_confirmed_through_descendant(facts: Facts) -> None:
@@ -154,57 +204,34 @@ def test_invalid_chain_gives_the_same_verdicts_in_any_order(facts: Facts, first:
     assert facts.verdict(late) == facts.whole()[late] == Verdict(Status.CONFLICTED, min(mined))
 
 
-def test_conflict_with_block_comes_before_drop(facts: Facts) -> None:
-    payment = facts.own(coin(1))
-    facts.drop(payment, DropReason.ABANDONED)
-    confirmed = facts.mined(coin(1))
-    assert facts.verdict(payment) == Verdict(Status.CONFLICTED, confirmed)
-
-
 # Rule 4: dropped transactions
 
 
+# Each row is what happens after a drop, and the reasons of the drop after which the transaction counts again
+REVIVALS: Mapping[str, tuple[Callable[[Facts, bytes], object], Container[DropReason]]] = {
+    "nothing": (lambda facts, dropped: None, ()),
+    "child": (lambda facts, dropped: facts.foreign(out(dropped, 1)), ()),
+    "observation": (Facts.observe, (DropReason.REJECTED, DropReason.EXPIRED)),
+    "broadcast": (Facts.broadcast, tuple(DropReason)),
+}
+
+
 @pytest.mark.parametrize("reason", list(DropReason))
-def test_dropped_transaction_and_descendants_are_inactive(facts: Facts, reason: DropReason) -> None:
-    parent = facts.own(coin(1))
-    child = facts.foreign(out(parent))
+@pytest.mark.parametrize("event", REVIVALS)
+def test_dropped_transaction_and_its_children_count_again_after(facts: Facts, event: str, reason: DropReason) -> None:
+    happens, reasons = REVIVALS[event]
+    dropped = facts.own(coin(1))
+    facts.foreign(out(dropped))
     rival = facts.foreign(coin(1))
-    facts.drop(parent, reason)
-    assert facts.verdict(parent) == facts.verdict(child) == Verdict(Status(reason))
-    assert facts.status(rival) is Status.CANONICAL
-
-
-@pytest.mark.parametrize(
-    ("reason", "status"),
-    [
-        (DropReason.ABANDONED, Status.ABANDONED),
-        (DropReason.REJECTED, Status.CANONICAL),
-        (DropReason.EXPIRED, Status.CANONICAL),
-    ],
-)
-def test_later_observation_revives_all_but_abandoned(facts: Facts, reason: DropReason, status: Status) -> None:
-    parent = facts.own(coin(1))
-    child = facts.foreign(out(parent))
-    facts.drop(parent, reason)
-    facts.observe(parent)
-    assert facts.status(parent) is facts.status(child) is status
-
-
-@pytest.mark.parametrize("reason", list(DropReason))
-def test_later_broadcast_revives_dropped_transaction(facts: Facts, reason: DropReason) -> None:
-    parent = facts.own(coin(1))
-    child = facts.own(out(parent))
-    facts.drop(parent, reason)
-    facts.broadcast(parent)
-    assert facts.status(parent) is facts.status(child) is Status.CANONICAL
-
-
-@pytest.mark.parametrize("reason", list(DropReason))
-def test_later_child_revives_no_dropped_parent(facts: Facts, reason: DropReason) -> None:
-    parent = facts.own(coin(1))
-    facts.drop(parent, reason)
-    child = facts.foreign(out(parent))
-    assert facts.status(parent) is facts.status(child) is Status(reason)
+    facts.drop(dropped, reason)
+    happens(facts, dropped)
+    family = {digest for digest in facts.spends if dropped in facts.family(digest)}
+    if reason in reasons:
+        assert {facts.verdict(member) for member in family} == {Verdict(Status.CANONICAL)}
+        assert facts.verdict(rival) == Verdict(Status.REPLACED, dropped)
+    else:
+        assert {facts.verdict(member) for member in family} == {Verdict(Status(reason))}
+        assert facts.verdict(rival) == Verdict(Status.CANONICAL)
 
 
 def test_own_drop_comes_before_drop_of_parent(facts: Facts) -> None:
@@ -218,22 +245,15 @@ def test_own_drop_comes_before_drop_of_parent(facts: Facts) -> None:
 def test_abandoned_payment_is_pending_after_its_block_is_disconnected(facts: Facts) -> None:
     payment = facts.own(coin(1))
     facts.drop(payment, DropReason.ABANDONED)
-    facts.chain.discard(facts.anchor(payment, 1))
+    block = facts.anchor(payment, 1)
+    assert facts.status(payment) is Status.CONFIRMED
+    facts.chain.discard(block)
     assert facts.status(payment) is Status.CANONICAL
     facts.drop(payment, DropReason.ABANDONED)
     assert facts.status(payment) is Status.ABANDONED
 
 
 # Rule 5: evidence
-
-
-def test_transaction_without_evidence_waits_and_replaces_nothing(facts: Facts) -> None:
-    payment = facts.foreign(coin(1))
-    invented = facts.foreign(coin(1), coin(2), counts=False)
-    assert facts.verdict(invented) == Verdict(Status.WAITING)
-    assert facts.verdict(payment) == Verdict(Status.CANONICAL)
-    facts.sign(invented)
-    assert facts.verdict(payment) == Verdict(Status.REPLACED, invented)
 
 
 def test_child_of_waiting_transaction_waits(facts: Facts) -> None:
@@ -252,33 +272,7 @@ def test_known_ancestors_count_with_their_descendant(facts: Facts, is_own: bool)
     assert facts.status(other) is Status.WAITING
 
 
-def test_waiting_transaction_conflicts_with_block(facts: Facts) -> None:
-    invented = facts.foreign(coin(1), counts=False)
-    confirmed = facts.mined(coin(1))
-    assert facts.verdict(invented) == Verdict(Status.CONFLICTED, confirmed)
-
-
 # Rule 6: rank
-
-
-def test_valid_signatures_outrank_later_observation(facts: Facts) -> None:
-    signed, later = facts.sign(facts.foreign(coin(1))), facts.foreign(coin(1))
-    assert facts.verdict(later) == Verdict(Status.REPLACED, signed)
-    second = facts.sign(facts.foreign(coin(1)))
-    assert facts.verdict(signed) == Verdict(Status.REPLACED, second)
-
-
-def test_valid_signatures_do_not_outrank_own_transaction(facts: Facts) -> None:
-    payment, signed = facts.own(coin(1)), facts.sign(facts.foreign(coin(1)))
-    assert facts.verdict(signed) == Verdict(Status.REPLACED, payment)
-
-
-def test_own_conflict_with_requested_payment_waits_until_it_is_requested(facts: Facts) -> None:
-    payment, bump = facts.request(facts.own(coin(1))), facts.own(coin(1))
-    assert facts.verdict(payment) == Verdict(Status.CANONICAL)
-    assert facts.verdict(bump) == Verdict(Status.WAITING, payment)
-    facts.request(bump)
-    assert facts.verdict(payment) == Verdict(Status.REPLACED, bump)
 
 
 def test_family_of_waiting_broadcast_waits_with_it(facts: Facts) -> None:
@@ -302,36 +296,6 @@ def test_broadcast_does_not_wait_once_a_later_one_replaces_it(facts: Facts) -> N
     later = facts.own(coin(2))
     assert facts.status(payment) is facts.status(later) is Status.CANONICAL
     assert facts.verdict(bump) == Verdict(Status.REPLACED, payment)
-
-
-def test_later_broadcast_replaces_earlier_one(facts: Facts) -> None:
-    first, second = facts.own(coin(1)), facts.own(coin(1))
-    assert facts.verdict(first) == Verdict(Status.REPLACED, second)
-    facts.broadcast(first)
-    assert facts.verdict(second) == Verdict(Status.REPLACED, first)
-
-
-def test_later_observation_replaces_earlier_one(facts: Facts) -> None:
-    first, second = facts.foreign(coin(1)), facts.foreign(coin(1))
-    assert facts.verdict(first) == Verdict(Status.REPLACED, second)
-    facts.observe(first)
-    assert facts.verdict(second) == Verdict(Status.REPLACED, first)
-
-
-def test_foreign_conflict_replaces_no_own_transaction(facts: Facts) -> None:
-    payment = facts.own(coin(1))
-    rival = facts.foreign(coin(1))
-    assert facts.verdict(payment) == Verdict(Status.CANONICAL)
-    assert facts.verdict(rival) == Verdict(Status.REPLACED, payment)
-    facts.anchor(rival, 1)
-    assert facts.verdict(payment) == Verdict(Status.CONFLICTED, rival)
-
-
-def test_foreign_transaction_returns_if_own_one_is_abandoned(facts: Facts) -> None:
-    rival, payment = facts.foreign(coin(1)), facts.own(coin(1))
-    assert facts.status(rival) is Status.REPLACED
-    facts.drop(payment, DropReason.ABANDONED)
-    assert facts.status(rival) is Status.CANONICAL
 
 
 def test_child_brings_parent_back_with_its_rank(facts: Facts) -> None:
@@ -359,36 +323,10 @@ def test_descendants_are_replaced_with_their_ancestor(facts: Facts) -> None:
     assert facts.status(other) is facts.status(bump) is Status.REPLACED
 
 
-def test_first_version_stays_replaced_after_bump_and_cancellation(facts: Facts) -> None:
-    payment, bump, cancellation = (facts.foreign(coin(1)) for _ in range(3))
-    assert facts.verdict(payment) == facts.verdict(bump) == Verdict(Status.REPLACED, cancellation)
-
-
 def test_payment_returns_if_its_replacement_is_replaced(facts: Facts) -> None:
     first, second, third = facts.foreign(coin(1)), facts.foreign(coin(1), coin(2)), facts.foreign(coin(2))
     assert facts.status(first) is facts.status(third) is Status.CANONICAL
     assert facts.verdict(second) == Verdict(Status.REPLACED, third)
-
-
-def test_rejected_bump_leaves_first_version_canonical(facts: Facts) -> None:
-    payment, bump = facts.own(coin(1)), facts.own(coin(1))
-    facts.drop(bump, DropReason.REJECTED)
-    assert facts.status(payment) is Status.CANONICAL
-
-
-def test_unobserved_stale_transaction_ranks_below_all_others(facts: Facts) -> None:
-    stale, observed = facts.make(coin(1)), facts.foreign(coin(1))
-    facts.anchor(stale, 9, branch=1)
-    assert facts.verdict(stale) == Verdict(Status.REPLACED, observed)
-    facts.observe(stale)
-    assert facts.verdict(observed) == Verdict(Status.REPLACED, stale)
-
-
-def test_greatest_stale_height_decides_between_unobserved_transactions(facts: Facts) -> None:
-    first, second = facts.make(coin(1)), facts.make(coin(1))
-    for digest, height in ((first, 3), (first, 7), (second, 6)):
-        facts.anchor(digest, height, branch=1)
-    assert facts.verdict(second) == Verdict(Status.REPLACED, first)
 
 
 def test_txid_decides_between_equal_ranks(facts: Facts) -> None:
