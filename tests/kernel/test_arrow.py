@@ -239,9 +239,7 @@ def test_a_failing_stream_reports_its_error(kernel: Kernel, given: dict[str, Any
 
 def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
     stream = Streamed(Producer(b"z", 0, []), [])
-    with pytest.raises(
-        TypeError, match="expected a column of text, not of binary: the filter encodes its keys as utf-8"
-    ):
+    with pytest.raises(TypeError, match=TEXT_KEYS.format("binary")):
         made(kernel).update(stream)
     assert stream.released == 1
 
@@ -249,73 +247,33 @@ def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
 # Values that single keys refuse
 
 
+TEXT_KEYS = "expected a column of text, not of {}: the filter encodes its keys as utf-8"
+BINARY_KEYS = "expected a column of binary, not of {}: other keys need `encode`"
+UNKNOWN = "keys: expected a column of text, binary or integers, not of Arrow's type '{}'"
+
+
+# Each row is the type of the filter's keys, the type of a column, and the error
 @pytest.mark.parametrize(
-    ("encoding", "producer", "expected"),
+    ("encoding", "type", "error"),
     [
-        (Encoding.BYTES, ("u",), (TypeError, "expected a column of binary, not of text: other keys need `encode`")),
-        (Encoding.BYTES, ("l",), (TypeError, "expected a column of binary, not of integers: other keys need `encode`")),
-        (
-            Encoding.UTF8,
-            ("w:3",),
-            (TypeError, "expected a column of text, not of binary: the filter encodes its keys as utf-8"),
-        ),
-        (
-            Encoding.INT64,
-            ("vu",),
-            (TypeError, "expected a column of integers, not of text: the filter encodes its keys as integers"),
-        ),
-        (
-            Encoding.UTF8,
-            ("g",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'g'"),
-        ),
-        (
-            Encoding.INT64,
-            ("b",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'b'"),
-        ),
-        (
-            Encoding.INT64,
-            ("tdD",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'tdD'"),
-        ),
-        (
-            Encoding.UTF8,
-            ("+l",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type '+l'"),
-        ),
-        (
-            Encoding.UTF8,
-            ("",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type ''"),
-        ),
-        (
-            Encoding.BYTES,
-            ("w:",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'w:'"),
-        ),
-        (
-            Encoding.BYTES,
-            ("w:-1",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'w:-1'"),
-        ),
-        (
-            Encoding.BYTES,
-            ("w:99999999999",),
-            (TypeError, "keys: expected a column of text, binary or integers, not of Arrow's type 'w:99999999999'"),
-        ),
-        (
-            Encoding.UTF8,
-            ("x" * 99,),
-            (TypeError, f"keys: expected a column of text, binary or integers, not of Arrow's type '{'x' * 60}'"),
-        ),
+        (Encoding.BYTES, "u", BINARY_KEYS.format("text")),
+        (Encoding.BYTES, "l", BINARY_KEYS.format("integers")),
+        (Encoding.UTF8, "w:3", TEXT_KEYS.format("binary")),
+        (Encoding.INT64, "vu", "expected a column of integers, not of text: the filter encodes its keys as integers"),
+        (Encoding.UTF8, "g", UNKNOWN.format("g")),
+        (Encoding.INT64, "b", UNKNOWN.format("b")),
+        (Encoding.INT64, "tdD", UNKNOWN.format("tdD")),
+        (Encoding.UTF8, "+l", UNKNOWN.format("+l")),
+        (Encoding.UTF8, "", UNKNOWN.format("")),
+        (Encoding.BYTES, "w:", UNKNOWN.format("w:")),
+        (Encoding.BYTES, "w:-1", UNKNOWN.format("w:-1")),
+        (Encoding.BYTES, "w:99999999999", UNKNOWN.format("w:99999999999")),
+        pytest.param(Encoding.UTF8, "x" * 99, UNKNOWN.format("x" * 60), id="99 letters"),
     ],
 )
-def test_a_column_of_another_type_is_refused(
-    kernel: Kernel, encoding: Encoding, producer: tuple[str], expected: object
-) -> None:
-    column = Producer(producer[0].encode(), 0, [None, None, None])
-    assert outcome(lambda: made(kernel, encoding).update(column)) == expected
+def test_a_column_of_another_type_is_refused(kernel: Kernel, encoding: Encoding, type: str, error: str) -> None:
+    column = Producer(type.encode(), 0, [None, None, None])
+    assert outcome(lambda: made(kernel, encoding).update(column)) == (TypeError, error)
     assert (column.released, column.schemas_released) == (1, 1)
 
 
@@ -387,176 +345,174 @@ def named(index: int, **changes: Any) -> Producer:
 
 HUGE = 1 << 62
 UNKEPT = {"dictionary": ctypes.pointer(texts().schema)}  # a schema has it, but no array
-MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
-    "length": (lambda: texts(-1), "length of a column, key 0: -1 rows at offset 0 are out of range"),
-    "offset": (lambda: texts(offset=-5), "length of a column, key 0: 2 rows at offset -5 are out of range"),
-    "huge length": (lambda: texts(HUGE), f"length of a column, key 0: {HUGE} rows at offset 0 are out of range"),
-    "huge offset": (lambda: texts(offset=HUGE), f"length of a column, key 0: 2 rows at offset {HUGE} are out of range"),
-    "large": (lambda: texts((1 << 57) + 1), f"length of a column, key 0: {(1 << 57) + 1} rows of 4 bytes are too many"),
-    "null_count": (lambda: texts(null_count=-2), "null_count of a column, key 0: must be from -1 to 2, not -2"),
-    "too many nulls": (lambda: texts(null_count=3), "null_count of a column, key 0: must be from -1 to 2, not 3"),
+
+
+def error(field: str, message: str, key: int = 0) -> tuple[type[Exception], str]:
+    return ColumnError, f"{field} of a column, key {key}: {message}"
+
+
+# Each row is a column whose producer contradicts itself, and the error
+MALFORMED: dict[str, tuple[Callable[[], Producer], tuple[type[Exception], str]]] = {
+    "length": (lambda: texts(-1), error("length", "-1 rows at offset 0 are out of range")),
+    "offset": (lambda: texts(offset=-5), error("length", "2 rows at offset -5 are out of range")),
+    "huge length": (lambda: texts(HUGE), error("length", f"{HUGE} rows at offset 0 are out of range")),
+    "huge offset": (lambda: texts(offset=HUGE), error("length", f"2 rows at offset {HUGE} are out of range")),
+    "large": (lambda: texts((1 << 57) + 1), error("length", f"{(1 << 57) + 1} rows of 4 bytes are too many")),
+    "null_count": (lambda: texts(null_count=-2), error("null_count", "must be from -1 to 2, not -2")),
+    "too many nulls": (lambda: texts(null_count=3), error("null_count", "must be from -1 to 2, not 3")),
     "no validity": (
         lambda: texts(null_count=1),
-        "null_count of a column, key 0: must be at most 0 without a validity buffer, not 1",
+        error("null_count", "must be at most 0 without a validity buffer, not 1"),
     ),
-    "children": (lambda: texts(n_children=1), "children of a column, key 0: expected none, got 1"),
-    "two buffers": (lambda: texts(n_buffers=2), "buffers of a column, key 0: expected 3, got 2"),
-    "negative buffers": (lambda: texts(n_buffers=-1), "buffers of a column, key 0: expected 3, got -1"),
-    "no buffers": (lambda: texts(without_buffers=True), "buffers of a column, key 0: they are missing"),
-    "no offsets": (lambda: texts(ends=None), "offsets of a column, key 0: the buffer is missing"),
-    "no data": (lambda: texts(data=None), "data of a column, key 0: the buffer is missing"),
+    "children": (lambda: texts(n_children=1), error("children", "expected none, got 1")),
+    "two buffers": (lambda: texts(n_buffers=2), error("buffers", "expected 3, got 2")),
+    "negative buffers": (lambda: texts(n_buffers=-1), error("buffers", "expected 3, got -1")),
+    "no buffers": (lambda: texts(without_buffers=True), error("buffers", "they are missing")),
+    "no offsets": (lambda: texts(ends=None), error("offsets", "the buffer is missing")),
+    "no data": (lambda: texts(data=None), error("data", "the buffer is missing")),
     "negative start": (
         lambda: texts(ends=integers(-1, 1, 2)),
-        "offsets of a column, key 0: bytes -1 to 1 are not a range within 0 to 2",
+        error("offsets", "bytes -1 to 1 are not a range within 0 to 2"),
     ),
     "decreasing": (
         lambda: texts(3, integers(0, 2, 1, 2)),
-        "offsets of a column, key 1: bytes 2 to 1 are not a range within 0 to 2",
+        error("offsets", "bytes 2 to 1 are not a range within 0 to 2", key=1),
     ),
     "beyond the end": (
         lambda: texts(ends=integers(0, 9, 2)),
-        "offsets of a column, key 0: bytes 0 to 9 are not a range within 0 to 2",
+        error("offsets", "bytes 0 to 9 are not a range within 0 to 2"),
     ),
     "negative end": (
         lambda: texts(ends=integers(0, 1, -2)),
-        "offsets of a column, key 0: the last one must not be negative, but is -2",
+        error("offsets", "the last one must not be negative, but is -2"),
     ),
     "large offsets": (
         lambda: Producer(b"U", 2, [None, integers(0, 1 << 40, 2, width=8), b"ab"]),
-        f"offsets of a column, key 0: bytes 0 to {1 << 40} are not a range within 0 to 2",
+        error("offsets", f"bytes 0 to {1 << 40} are not a range within 0 to 2"),
     ),
-    "utf-8": (lambda: texts(ends=integers(0, 1, 2), data=b"a\xff"), "text of a column, key 1: it is not valid UTF-8"),
-    "cut": (lambda: texts(ends=integers(0, 1, 2), data="é".encode()), "text of a column, key 0: it is not valid UTF-8"),
-    "surrogate": (lambda: texts(1, integers(0, 3), b"\xed\xa0\x80"), "text of a column, key 0: it is not valid UTF-8"),
-    "overlong": (lambda: texts(1, integers(0, 2), b"\xc0\x80"), "text of a column, key 0: it is not valid UTF-8"),
-    "too high": (
-        lambda: texts(1, integers(0, 4), b"\xf4\x90\x80\x80"),
-        "text of a column, key 0: it is not valid UTF-8",
-    ),
-    "released": (lambda: texts(release=None), "array of a column, key 0: it has already been released"),
+    "utf-8": (lambda: texts(ends=integers(0, 1, 2), data=b"a\xff"), error("text", "it is not valid UTF-8", key=1)),
+    "cut": (lambda: texts(ends=integers(0, 1, 2), data="é".encode()), error("text", "it is not valid UTF-8")),
+    "surrogate": (lambda: texts(1, integers(0, 3), b"\xed\xa0\x80"), error("text", "it is not valid UTF-8")),
+    "overlong": (lambda: texts(1, integers(0, 2), b"\xc0\x80"), error("text", "it is not valid UTF-8")),
+    "too high": (lambda: texts(1, integers(0, 4), b"\xf4\x90\x80\x80"), error("text", "it is not valid UTF-8")),
+    "released": (lambda: texts(release=None), error("array", "it has already been released")),
     "schema released": (
         lambda: texts(schema_changes={"release": None}),
-        "schema of a column, key 0: it has already been released",
+        error("schema", "it has already been released"),
     ),
-    "no format": (lambda: texts(schema_changes={"format": None}), "schema of a column, key 0: it has no format"),
-    "unasked dictionary": (lambda: named(0, schema_changes={"dictionary": None}), "not of integers"),
+    "no format": (lambda: texts(schema_changes={"format": None}), error("schema", "it has no format")),
+    "unasked dictionary": (
+        lambda: named(0, schema_changes={"dictionary": None}),
+        (TypeError, TEXT_KEYS.format("integers")),
+    ),
     "its type has none": (
         lambda: Producer(b"u", 0, [None, None, None], dictionary=texts(), schema_changes={"dictionary": None}),
-        "dictionary of a column, key 0: the array has one, but its type has none",
+        error("dictionary", "the array has one, but its type has none"),
     ),
     "no dictionary": (
         lambda: Producer(b"c", 1, [None, b"\0"], schema_changes=UNKEPT),
-        "dictionary of a column, key 0: its type has one, but the array has none",
+        error("dictionary", "its type has one, but the array has none"),
     ),
     "dictionary by text": (
         lambda: texts(dictionary=texts()),
-        "schema of a column, key 0: a dictionary's numbers are not integers",
+        error("schema", "a dictionary's numbers are not integers"),
     ),
     "dictionary released": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(schema_changes={"release": None})),
-        "schema of a column, key 0: the schema of the dictionary is missing",
+        error("schema", "the schema of the dictionary is missing"),
     ),
     "values released": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(release=None)),
-        "array of a column, key 0: it has already been released",
+        error("array", "it has already been released"),
     ),
     "values malformed": (
         lambda: Producer(b"c", 1, [None, b"\1"], dictionary=texts(ends=integers(0, 2, 1))),
-        "offsets of a column, key 0: bytes 2 to 1 are not a range within 0 to 1",
+        error("offsets", "bytes 2 to 1 are not a range within 0 to 1"),
     ),
     "dictionary of dictionaries": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=named(0)),
-        "not of Arrow's type 'c'",
+        (TypeError, UNKNOWN.format("c")),
     ),
-    "index": (lambda: named(2), "dictionary of a column, key 0: number 2 is outside the dictionary, whose length is 2"),
+    "index": (lambda: named(2), error("dictionary", "number 2 is outside the dictionary, whose length is 2")),
     "negative index": (
         lambda: named(-1),
-        "dictionary of a column, key 0: number -1 is outside the dictionary, whose length is 2",
+        error("dictionary", "number -1 is outside the dictionary, whose length is 2"),
     ),
     "largest index": (
         lambda: Producer(b"L", 1, [None, b"\xff" * 8], dictionary=texts()),
-        f"dictionary of a column, key 0: number {2**64 - 1} is outside the dictionary, whose length is 2",
+        error("dictionary", f"number {2**64 - 1} is outside the dictionary, whose length is 2"),
     ),
-    "view size": (
-        lambda: views(view(b"a", size=-1)),
-        "view of a column, key 0: its size must not be negative, but is -1",
-    ),
+    "view size": (lambda: views(view(b"a", size=-1)), error("view", "its size must not be negative, but is -1")),
     "view block": (
         lambda: views(view(b"a"), view(LONG, 1)),
-        "view of a column, key 1: buffer 1 does not exist: the number of data buffers is 1",
+        error("view", "buffer 1 does not exist: the number of data buffers is 1", key=1),
     ),
     "view negative block": (
         lambda: views(view(LONG, -1)),
-        "view of a column, key 0: buffer -1 does not exist: the number of data buffers is 1",
+        error("view", "buffer -1 does not exist: the number of data buffers is 1"),
     ),
     "view beyond": (
         lambda: views(view(LONG, 0, 1)),
-        "view of a column, key 0: bytes 1 to 27 are outside buffer 0, which is 26 bytes long",
+        error("view", "bytes 1 to 27 are outside buffer 0, which is 26 bytes long"),
     ),
     "view overflow": (
         lambda: views(view(LONG, 0, 2**31 - 1)),
-        f"view of a column, key 0: bytes {2**31 - 1} to {2**31 + 25} are outside buffer 0, which is 26 bytes long",
+        error("view", f"bytes {2**31 - 1} to {2**31 + 25} are outside buffer 0, which is 26 bytes long"),
     ),
     "view before": (
         lambda: views(view(LONG, 0, -1)),
-        "view of a column, key 0: bytes -1 to 25 are outside buffer 0, which is 26 bytes long",
+        error("view", "bytes -1 to 25 are outside buffer 0, which is 26 bytes long"),
     ),
-    "view prefix": (
-        lambda: views(view(b"A" + LONG[1:])),
-        "view of a column, key 0: its prefix does not match the value",
-    ),
+    "view prefix": (lambda: views(view(b"A" + LONG[1:])), error("view", "its prefix does not match the value")),
     "view no block": (
         lambda: views(view(LONG), blocks=(None,), sizes=integers(26, width=8)),
-        "view of a column, key 0: buffer 0 is missing",
+        error("view", "buffer 0 is missing"),
     ),
     "view beyond no block": (
         lambda: views(view(LONG, 0, 1), blocks=(None,), sizes=integers(26, width=8)),
-        "view of a column, key 0: bytes 1 to 27 are outside buffer 0, which is 26 bytes long",
+        error("view", "bytes 1 to 27 are outside buffer 0, which is 26 bytes long"),
     ),
     "view sizes": (
         lambda: views(view(b"a"), sizes=integers(-1, width=8)),
-        "sizes of a column, key 0: the size of buffer 0 must not be negative, but is -1",
+        error("sizes", "the size of buffer 0 must not be negative, but is -1"),
     ),
     "view no sizes": (
         lambda: Producer(b"vu", 1, [None, view(b"a"), LONG, None]),
-        "sizes of a column, key 0: the buffer is missing",
+        error("sizes", "the buffer is missing"),
     ),
-    "view buffers": (lambda: views(view(b"a"), n_buffers=2), "buffers of a column, key 0: expected 3, got 2"),
-    "view many buffers": (
-        lambda: views(view(b"a"), n_buffers=1 << 40),
-        f"buffers of a column, key 0: expected 3, got {1 << 40}",
-    ),
+    "view buffers": (lambda: views(view(b"a"), n_buffers=2), error("buffers", "expected 3, got 2")),
+    "view many buffers": (lambda: views(view(b"a"), n_buffers=1 << 40), error("buffers", f"expected 3, got {1 << 40}")),
     "table released": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], release=None),
-        "array of a column, key 0: it has already been released",
+        error("array", "it has already been released"),
     ),
     "table of none": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], n_children=0),
-        "children of a column, key 0: expected 1, got 0",
+        error("children", "expected 1, got 0"),
     ),
     "table longer": (
         lambda: Producer(b"+s", 3, [None], children=[texts()]),
-        "length of a column, key 0: expected at least 3, got 2",
+        error("length", "expected at least 3, got 2"),
     ),
     "table further": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], offset=1),
-        "length of a column, key 0: expected at least 3, got 2",
+        error("length", "expected at least 3, got 2"),
     ),
     "table length": (
         lambda: Producer(b"+s", -1, [None], children=[texts()]),
-        "length of a column, key 0: -1 rows at offset 0 are out of range",
+        error("length", "-1 rows at offset 0 are out of range"),
     ),
     "table huge": (
         lambda: Producer(b"+s", (1 << 63) - 1, [None], children=[texts()], offset=(1 << 63) - 1),
-        f"length of a column, key 0: {(1 << 63) - 1} rows at offset {(1 << 63) - 1} are out of range",
+        error("length", f"{(1 << 63) - 1} rows at offset {(1 << 63) - 1} are out of range"),
     ),
     "table nulls": (
         lambda: Producer(b"+s", 2, [b"\0"], children=[texts()], null_count=2),
-        "null_count of a column, key 0: the table itself contains null rows; only its column may contain nulls",
+        error("null_count", "the table itself contains null rows; only its column may contain nulls"),
     ),
     "table without schema": (
         lambda: Producer(b"+s", 2, [None], children=[texts(schema_changes={"release": None})]),
-        "schema of a column, key 0: its column is missing",
+        error("schema", "its column is missing"),
     ),
 }
 
@@ -565,22 +521,16 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
 @pytest.mark.parametrize("case", MALFORMED)
 @pytest.mark.parametrize("method", ["update", "contains_many"])
 def test_an_inconsistent_producer_is_refused(kernel: Kernel, case: str, method: str) -> None:
-    make, message = MALFORMED[case]
+    make, expected = MALFORMED[case]
     producer, of = make(), made(kernel)
-    kind, said = outcome(lambda: getattr(of, method)(producer))
-    assert (
-        (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
-    )
+    assert outcome(lambda: getattr(of, method)(producer)) == expected
     released = 0 if case in ("released", "table released") else 1  # the test releases it
     assert producer.released == released
     if not released:  # the end of a stream
         return
     producer = make()
     stream = Streamed(producer, [producer])
-    kind, said = outcome(lambda: getattr(of, method)(stream))
-    assert (
-        (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
-    )
+    assert outcome(lambda: getattr(of, method)(stream)) == expected
     assert stream.released == 1
 
 
