@@ -152,6 +152,32 @@ def test_the_pages_of_one_moment_are_of_one_commit(tmp_path: Path) -> None:
         assert len({entry.txid for entry in (*page, *rest)}) == 4
 
 
+@pytest.mark.parametrize("how", ["replaced", "removed", "log removed"])
+def test_a_reader_of_a_file_that_is_gone_shows_nothing(how: str, tmp_path: Path) -> None:
+    """Otherwise a program would show an old balance for as long as it runs."""
+    path, copy = tmp_path / "w.db", tmp_path / "copy.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    with WalletStore.open(path) as wallet:
+        for _ in range(2):  # a writer that goes and comes is no reason to open the file again
+            assert wallet.tip() == 5
+            ledger.store.close()
+            assert wallet.tip() == 5
+            ledger.store = opened(path)
+        ledger.store.close()
+        copy.write_bytes(path.read_bytes())
+        if how != "log removed":
+            path.unlink()
+        path.with_name("w.db-wal").unlink()
+        if how == "replaced":
+            path.with_name("w.db-shm").unlink()
+            copy.replace(path)
+            opened(path).close()
+        for read in (wallet.balance, wallet.tip, lambda: wallet.events(0)):
+            with pytest.raises(StoreError, match="while it was open: open it again"):
+                read()
+
+
 def test_an_error_of_the_caller_passes_through_a_moment(tmp_path: Path) -> None:
     Ledger(tmp_path / "w.db").store.close()
     with WalletStore.open(tmp_path / "w.db") as wallet:

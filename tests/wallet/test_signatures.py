@@ -158,9 +158,33 @@ def test_stripped_spend_of_a_filtered_block_survives_a_restart(wallet: Checked, 
         wallet.observe(signed, *groups, quorum=2)
     wallet.mine(stripped)
     wallet.reorganize(1)
-    assert wallet.books.judgement.status(txid(signed)) is TxStatus.PENDING
-    wallet.restart()
-    assert wallet.books.judgement.status(txid(signed)) is TxStatus.PENDING
+    for _ in range(2):
+        assert wallet.books.judgement.status(txid(signed)) is TxStatus.PENDING
+        assert wallet.store.views.unspent() == []
+        wallet.restart()
+
+
+@pytest.mark.parametrize("kind", [MINE, SCRIPT_PATH], ids=["unchecked", "unverifiable"])
+def test_a_block_is_evidence_for_the_spend_in_it(kind: Kind) -> None:
+    """Its owner signed it, so the coin stays taken after a reorganization, even if nothing can verify the signature."""
+    wallet = Wallet(scripts=[MINE.script_pubkey]) if kind is MINE else Checked(scripts=[SCRIPT_PATH.script_pubkey])
+    raw = spend([kind], fund(wallet, kind))
+    wallet.observe(raw, "a", "b", quorum=2)
+    assert wallet.store.views.balance().spendable == 10_000
+    wallet.mine(raw)
+    wallet.reorganize(1)
+    for _ in range(2):
+        assert wallet.store.views.balance().pending_out == 10_000
+        assert wallet.store.views.balance().spendable == 0
+        wallet.restart()
+
+
+def test_a_wrong_witness_in_a_stale_block_is_dropped(wallet: Checked) -> None:
+    raw = forged(fund(wallet, MINE)[0], THEIRS)
+    wallet.mine(raw)
+    wallet.reorganize(1)
+    assert wallet.books.judgement.status(txid(raw)) is None
+    assert wallet.store.views.balance().spendable == 10_000
 
 
 def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> None:
