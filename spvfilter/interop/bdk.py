@@ -45,8 +45,8 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 
     Raises:
         UnknownAccountError: The wallet has no such account.
-        ParameterError: There are no such keychains or more than two, they have no descriptor, BDK does not support the
-            network, or bdkpython is missing.
+        ParameterError: There are no such keychains or more than two, they have no descriptor, BDK does not support a
+            descriptor or the network, or bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
     """
@@ -70,7 +70,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         )
     taken = [{*each.used, *each.pending, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
     network_kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
-    descriptors = [bdk.Descriptor(each.name, network_kind) for each in keychains]
+    descriptors = [_descriptor(each.name, network_kind) for each in keychains]
     facts = bdk.ChangeSet.from_aggregate(
         descriptors[0],
         descriptors[1] if len(descriptors) > 1 else None,
@@ -99,6 +99,14 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 def _is_unknown(keychain: KeychainStatus) -> bool:
     """Return True if BDK cannot read the keychain, because it has no descriptor or an sp() descriptor."""
     return keychain.descriptor is None or keychain.descriptor.startswith("sp(")
+
+
+def _descriptor(text: str, kind: Any) -> Any:
+    """Return BDK's descriptor. Raises ParameterError if BDK does not support it, as for addr() and musig()."""
+    try:
+        return bdk.Descriptor(text, kind)
+    except bdk.DescriptorError as error:
+        raise ParameterError(f"BDK does not support the keychain {text[:80]!r}") from error
 
 
 def network_name(network: Network) -> str:

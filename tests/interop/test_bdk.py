@@ -295,6 +295,9 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
         async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
             with pytest.raises(ParameterError, match="not 3: select them by label or account"):
                 await bdk_wallet(client)
+            await client.add_account("cold", "raw(51)")
+            with pytest.raises(ParameterError, match=r"BDK does not support the keychain 'raw\("):
+                await bdk_wallet(client, account="cold")
             with pytest.raises(ParameterError, match="each with a descriptor"):
                 await bdk_wallet(client, "own")
             assert (await bdk_wallet(client, "savings")).balance().total.to_sat() == 0
