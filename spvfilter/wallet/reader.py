@@ -45,9 +45,10 @@ class WalletStore(Views):
             last = event.sequence
 
     Each call reads the state of the last commit. Reading never delays a client that is writing. Each row is checked
-    when it is read, but rows hidden by a damaged index are noticed only when a client next starts. If the file is
-    replaced, for example by a copy, every call raises StoreError: open the new file. Use the object from one thread at
-    a time.
+    when it is read, but rows hidden by a damaged index are noticed only when a client next starts. Use the object from
+    one thread at a time.
+
+    If the file is removed or replaced, for example by a copy, every call raises StoreError: open the new file.
     """
 
     def __init__(self, db: sqlite3.Connection, path: Path, network: Network) -> None:
