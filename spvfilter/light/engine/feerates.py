@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from spvfilter.chain import HeaderChain
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import walk_block
+from spvfilter.light.engine.fees import stated_rates
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import BlockFeeRate, FeeRates
 from spvfilter.network import Network
@@ -14,11 +15,6 @@ from spvfilter.protocol import HEADER_SIZE
 
 BLOCKS = 144
 """Number of blocks below the tip whose rates are kept: about a day's worth (our choice)."""
-_INITIAL_DOWNLOAD = 9_000_000
-"""A rate above this shows that a node is in its initial download (satoshi per 1,000 virtual bytes).
-
-Core then announces MAX_MONEY, rounded to 9,170,997 (policy/fees FeeFilterRounder).
-"""
 
 
 def subsidy(network: Network, height: int) -> int:
@@ -63,8 +59,7 @@ class RecentRates:
 
     def rates(self, peers: Iterable[Peer]) -> FeeRates:
         """Return the rates of blocks in the best chain, and the largest feefilter of ready peers."""
-        told = [peer.fee_filter for peer in peers if peer.fee_filter is not None and peer.is_ready]
-        used = [rate for rate in told if rate < _INITIAL_DOWNLOAD]
+        used = [rate for _, rate in stated_rates(peers)]
         blocks = tuple(
             self._rates[height]
             for height in sorted(self._rates)

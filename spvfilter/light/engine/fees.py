@@ -12,21 +12,34 @@ from spvfilter.transaction import Transaction
 if TYPE_CHECKING:  # so that a program without a running client need not load the peers
     from spvfilter.light.engine.peers import Peer
 
+_INITIAL_DOWNLOAD = 9_000_000
+"""A rate above this shows that a node is in its initial download (satoshi per 1,000 virtual bytes).
+
+Core then announces MAX_MONEY, rounded to 9,170,997 (policy/fees FeeFilterRounder).
+"""
+
+
+def stated_rates(peers: Iterable[Peer]) -> list[tuple[Peer, int]]:
+    """Return the feefilter rates of the ready peers, but not of those in their initial download."""
+    return [
+        (peer, peer.fee_filter)
+        for peer in peers
+        if peer.fee_filter is not None and peer.fee_filter < _INITIAL_DOWNLOAD and peer.is_ready
+    ]
+
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
     """Return the median fee floor of the ready peers, counting one value for each network group.
 
-    A group counts as its lowest value, because a node in its initial download announces a rate that nobody pays, and
-    an attacker may have many addresses in one group. If the number of groups is even, the median is the lower of the
-    two middle values.
+    A group counts as its lowest value, because an attacker may have many addresses in one group. If the number of
+    groups is even, the median is the lower of the two middle values.
 
     Returns:
-        The fee floor, or None if no ready peer has sent a feefilter message.
+        The fee floor, or None if no ready peer has announced one. Peers in their initial download do not count.
     """
     told: dict[str, int] = {}
-    for peer in peers:
-        if peer.fee_filter is not None and peer.is_ready:
-            told[peer.group] = min(peer.fee_filter, told.get(peer.group, peer.fee_filter))
+    for peer, rate in stated_rates(peers):
+        told[peer.group] = min(rate, told.get(peer.group, rate))
     if not told:
         return None
     return FeeFloor(sorted(told.values())[(len(told) - 1) // 2], len(told))

@@ -66,12 +66,22 @@ class Run:
 
 @pytest.mark.parametrize(
     ("rates", "median"),
-    [([], None), ([1_000], 1_000), ([5_000, 1_000], 1_000), ([MAX_MONEY, 7], 7), ([9, 1, MAX_MONEY], 9), ([0], 0)],
+    [([], None), ([1_000], 1_000), ([5_000, 1_000], 1_000), ([8_999_999, 7], 7), ([9, 1, 8_999_999], 9), ([0], 0)],
 )
 def test_the_floor_is_the_median_with_the_number_of_peers(rates: list[int], median: int | None) -> None:
     run = Run(4)
     run.tell(*rates)
     assert run.floor == (None if median is None else FeeFloor(median, len(rates)))
+
+
+@pytest.mark.parametrize("rate", [9_170_997, MAX_MONEY])
+def test_a_node_in_its_initial_download_has_no_part_in_the_floor(rate: int) -> None:
+    """Electrum wallets take the floor for the least fee rate, and give change that it makes dust to the miner."""
+    run = Run(3)
+    run.tell(rate)
+    assert run.floor is None
+    run.tell(rate, 5_000, 1_000)
+    assert run.floor == FeeFloor(1_000, 2)
 
 
 def test_the_latest_values_of_connected_peers_count() -> None:
