@@ -348,24 +348,18 @@ async def test_a_wrong_answer_of_a_worker_is_refused(
             assert kept <= {whole}
 
 
+def scanning_on(cluster: str, blocks: Path | str, out: Path | str) -> list[str]:
+    """The arguments of a command that scans blocks on a cluster."""
+    options = ["--network", "regtest", "--address", ADDRESS, "--out", str(out), "--dask", cluster]
+    return ["scan", str(blocks), *options]
+
+
 def test_the_command_scans_on_a_cluster(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     monkeypatch.chdir(tmp_path)  # the workers have another current directory
-    argv = [
-        "scan",
-        "blk00000.dat",
-        "--network",
-        "regtest",
-        "--address",
-        ADDRESS,
-        "--out",
-        "out",
-        "--dask",
-        two_workers.address,
-    ]
-    assert cli.main(argv) == 0
+    assert cli.main(scanning_on(two_workers.address, "blk00000.dat", "out")) == 0
     said = capsys.readouterr()
     assert said.out == ""
     assert "block" in said.err
@@ -386,18 +380,8 @@ def test_an_unreachable_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(daskcalls, "CONNECT_S", 0.2)
-    write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
-    argv = [
-        "scan",
-        str(tmp_path / "blk00000.dat"),
-        "--network",
-        "regtest",
-        "--address",
-        ADDRESS,
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert cli.main([*argv, "--dask", address]) == 2
+    blocks = write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
+    assert cli.main(scanning_on(address, blocks, tmp_path / "out")) == 2
     gc.collect()
     said = capsys.readouterr().err
     assert said.startswith(f"spvfilter: {words}")
@@ -408,19 +392,8 @@ def test_missing_dask_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
-    argv = [
-        "scan",
-        str(tmp_path / "blk00000.dat"),
-        "--network",
-        "regtest",
-        "--address",
-        ADDRESS,
-        "--out",
-        str(tmp_path / "out"),
-        "--dask",
-        "tcp://127.0.0.1:1",
-    ]
+    blocks = write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
+    argv = scanning_on("tcp://127.0.0.1:1", blocks, tmp_path / "out")
     assert cli.main(argv) == 2
     assert remedy("dask") in capsys.readouterr().err
     assert cli.main([*argv, "--processes", "2"]) == 2

@@ -20,7 +20,7 @@ from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import block_hash
 from support.blocks.chains import found_by
-from support.blocks.nodechains import paid_chain, watched
+from support.blocks.nodechains import SPANS, paid_chain, watched
 from support.blocks.undo import Spent
 from support.client.pauses import Pauses
 from support.peers.corenode import BINARY, PASSWORD, USER, CoreNode, Request, chain_of, response, spent_answer
@@ -66,18 +66,7 @@ async def test_matches_equal_those_of_the_same_blocks_in_files(
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "span",
-    [
-        BlockSpan(103),
-        BlockSpan(0, 105),
-        BlockSpan(104, 107),
-        BlockSpan(None, None, 1_700_003_000),
-        BlockSpan(109, 109),
-        BlockSpan(None, None, None, 1_700_003_000),
-        BlockSpan(2, 108, 1_700_001_000, 1_700_003_000),
-    ],
-)
+@pytest.mark.parametrize("span", SPANS)
 @WAYS
 async def test_a_range_equals_that_of_files(core: CoreNode, tmp_path: Path, span: BlockSpan, way: str) -> None:
     expected, files = await of_files(watched(), paid_chain().files(tmp_path, undo=way == "rest"), span=span)

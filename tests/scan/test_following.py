@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,20 @@ async def followed(events: AsyncGenerator[Event], tip: Callable[[], bytes], ledg
             ledger.take(await anext(events))
 
 
+@asynccontextmanager
+async def following(
+    core: CoreNode, pauses: Pauses, matcher: Matcher | None = None, **options: Any
+) -> AsyncGenerator[AsyncGenerator[Event]]:
+    """The events of a node's chain."""
+    matcher = matcher or Matcher(watched())
+    async with (
+        core.serving(),
+        opened(core, pauses) as node,
+        aclosing(follow(matcher, NodeBlocks(node, **options))) as events,
+    ):
+        yield events
+
+
 async def as_in_files(core: CoreNode) -> list[Match]:
     return [match for match in await found_by(Matcher(watched()), list(core.blocks)) if match.height is not None]
 
@@ -91,11 +106,7 @@ async def test_new_blocks_are_reported_after_their_matches() -> None:
         told(core, chain_of(regtest))
 
     pauses = Pauses(lambda: None, grow, lambda: None, grow)
-    async with (
-        core.serving(),
-        opened(core, pauses) as node,
-        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
-    ):
+    async with following(core, pauses) as events:
         while len(core.blocks) < 118 or ledger.chain.get(117) is None:
             ledger.take(await anext(events))
     assert [ledger.chain[height] for height in sorted(ledger.chain)] == core.hashes
@@ -116,8 +127,8 @@ async def test_a_reorganization_replaces_blocks(depth: int) -> None:
         regtest.mine()
         told(core, chain_of(regtest))
 
-    pauses, ledger, matcher = Pauses(reorganise), Ledger(), Matcher(watched())
-    async with core.serving(), opened(core, pauses) as node, aclosing(follow(matcher, NodeBlocks(node))) as events:
+    pauses, ledger = Pauses(reorganise), Ledger()
+    async with following(core, pauses) as events:
         await followed(events, lambda: block_hash(before[-1]), ledger)
         assert identities(ledger.found) == identities(await as_in_files(core))
         while core.hashes[-1] == block_hash(before[-1]) or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
@@ -149,11 +160,7 @@ async def test_random_reorganizations_end_with_the_matches_of_files(seed: int) -
     pauses, ledger = Pauses(), Ledger()
     pauses.events = [change] * 15
     core.faults.append(lambda request: b"" if rng.random() < 0.05 else None)
-    async with (
-        core.serving(),
-        opened(core, pauses) as node,
-        aclosing(follow(Matcher(watched(), jobs=2), NodeBlocks(node))) as events,
-    ):
+    async with following(core, pauses, Matcher(watched(), jobs=2)) as events:
         async with asyncio.timeout(PATIENCE_S):
             while left > 0 or not ledger.chain or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
                 ledger.take(await anext(events))
@@ -186,11 +193,7 @@ async def test_a_reorganization_during_a_scan_reports_nothing_twice() -> None:
 
     pauses = Pauses(grow)
     core.faults.append(vanish)
-    async with (
-        core.serving(),
-        opened(core, pauses) as node,
-        aclosing(follow(Matcher(watched()), NodeBlocks(node, ahead=1))) as events,
-    ):
+    async with following(core, pauses, ahead=1) as events:
         await followed(events, lambda: core.hashes[-1], ledger)  # the chain before the reorganization
         while len(core.blocks) < 121 or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
             ledger.take(await anext(events))
@@ -200,11 +203,7 @@ async def test_a_reorganization_during_a_scan_reports_nothing_twice() -> None:
 
 async def test_a_pruned_block_of_the_best_chain_ends_following() -> None:
     core = CoreNode(chain_of(paid_regtest()))
-    async with (
-        core.serving(),
-        opened(core, Pauses()) as node,
-        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
-    ):
+    async with following(core, Pauses()) as events:
         del core.known[core.hashes[105]]
         with pytest.raises(NodePrunedError):
             async for _ in events:
@@ -221,11 +220,7 @@ async def test_a_reorganization_deeper_than_the_memory_ends_following(monkeypatc
         regtest.reorg(40)
         told(core, chain_of(regtest))
 
-    async with (
-        core.serving(),
-        opened(core, Pauses(reorganise)) as node,
-        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
-    ):
+    async with following(core, Pauses(reorganise)) as events:
         with pytest.raises(NodeChainError, match="its chain changed below height"):
             async for _ in events:
                 pass
@@ -240,11 +235,7 @@ async def test_a_reorganization_below_the_start_repeats_the_scan() -> None:
         told(core, chain_of(regtest))
 
     ledger = Ledger()
-    async with (
-        core.serving(),
-        opened(core, Pauses(reorganise)) as node,
-        aclosing(follow(Matcher(watched()), NodeBlocks(node, span=BlockSpan(100)))) as events,
-    ):
+    async with following(core, Pauses(reorganise), span=BlockSpan(100)) as events:
         await followed(events, lambda: core.hashes[-1], ledger)
         while ledger.disconnected < 14 or ledger.chain.get(len(core.blocks) - 1) is None:
             ledger.take(await anext(events))
@@ -268,11 +259,7 @@ async def test_endless_reorganizations_use_bounded_memory_and_pauses() -> None:
 
     pauses, ledger = Pauses(), Ledger()
     pauses.events = [flip] * 30
-    async with (
-        core.serving(),
-        opened(core, pauses) as node,
-        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
-    ):
+    async with following(core, pauses) as events:
         async for event in events:
             ledger.take(event)
             if not pauses.events:

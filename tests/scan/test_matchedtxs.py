@@ -93,8 +93,6 @@ def as_dict(row: TransactionRow) -> dict[str, Any]:
     for name in ("block_hash", "txid", "outpoint_txid"):
         found[name] = hash_to_hex(found[name])
         assert getattr(row, f"{name}_hex") == found[name]
-    if row.account is None:
-        del found["account"]
     return found | {"script_pubkey": None if row.script_pubkey is None else row.script_pubkey.hex()}
 
 
@@ -105,51 +103,6 @@ class Elsewhere(Threads):
         return await super().run(
             replace(task, hits=task.hits.with_name("elsewhere")) if isinstance(task, TransactionsTask) else task
         )
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("undo", [True, False])
-async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
-    watch, blocks, spent = chain_in(tmp_path / "data", undo=undo)
-    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
-    for name, engine in (("one", Threads()), ("two", Processes(2)), ("three", Elsewhere())):
-        scan = PartScan(tmp_path / name, plan, watch, transactions=True)
-        path = await scan_parts(scan, "jsonl", engine)
-        await engine.aclose()
-        matches = [json.loads(line) for line in path.read_text().splitlines()]
-        expected = expected_rows(blocks, spent, matches, undo=undo)
-        assert sum(row["is_match"] for row in expected) == len(matches)
-        found = [json.loads(line) for line in path.with_stem("transactions").read_text().splitlines()]
-        labels = {(match["txid"], match["kind"], match["index"]): match["label"] for match in matches}
-        assert [{name: row[name] for name in row if name != "type"} for row in found] == [
-            {name: row[name] for name in found[0] if name not in ("label", "type")}
-            | {"label": labels.get((row["txid"], row["kind"], row["index"]))}
-            for row in expected
-        ]
-        assert [as_dict(row) for row in scan.transactions()] == found
-        assert {row["type"] is None for row in found if row["kind"] == "input"} == {not undo}
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("undo", [True, False])
-async def test_a_match_has_the_label_and_account_of_its_entry(tmp_path: Path, undo: bool) -> None:
-    chain_in(tmp_path / "data", undo=undo)
-    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
-    watch = with_accounts()
-    for name, engine in (("one", Threads()), ("two", Processes(2)), ("three", Elsewhere())):
-        scan = PartScan(tmp_path / name, plan, watch, transactions=True)
-        path = await scan_parts(scan, "jsonl", engine)
-        await engine.aclose()
-        matches = [json.loads(line) for line in path.read_text().splitlines()]
-        found = [json.loads(line) for line in path.with_stem("transactions").read_text().splitlines()]
-        assert list(found[0])[10:13] == list(matches[0])[10:13] == ["address", "label", "account"]
-        of_match = {(row["txid"], row["kind"], row["index"]): (row["label"], row["account"]) for row in matches}
-        assert {account for _, account in of_match.values()} == {None, *watch.accounts}
-        assert all(
-            (row["label"], row["account"]) == of_match.get((row["txid"], row["kind"], row["index"]), (None, None))
-            for row in found
-        )
-        assert [row.account for row in scan.transactions()] == [row["account"] for row in found]
 
 
 def with_accounts() -> WatchList:
@@ -163,6 +116,34 @@ def with_accounts() -> WatchList:
         with watch.within_account('one, "first"' if number % 3 == 1 else "два"):
             watch.add_script(script, label)
     return watch
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("has_accounts", [True, False])
+@pytest.mark.parametrize("undo", [True, False])
+async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool, has_accounts: bool) -> None:
+    """A match has the label and the account of its entry."""
+    watch, blocks, spent = chain_in(tmp_path / "data", undo=undo)
+    watch = with_accounts() if has_accounts else watch
+    own = ["label", "account"] if has_accounts else ["label"]
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
+    for name, engine in (("one", Threads()), ("two", Processes(2)), ("three", Elsewhere())):
+        scan = PartScan(tmp_path / name, plan, watch, transactions=True)
+        path = await scan_parts(scan, "jsonl", engine)
+        await engine.aclose()
+        matches = [json.loads(line) for line in path.read_text().splitlines()]
+        expected = expected_rows(blocks, spent, matches, undo=undo)
+        assert sum(row["is_match"] for row in expected) == len(matches)
+        found = [json.loads(line) for line in path.with_stem("transactions").read_text().splitlines()]
+        assert list(found[0])[10 : 11 + len(own)] == list(matches[0])[10 : 11 + len(own)] == ["address", *own]
+        named = {(match["txid"], match["kind"], match["index"]): {key: match[key] for key in own} for match in matches}
+        assert {match.get("account") for match in matches} == {None, *watch.accounts}
+        nothing = dict.fromkeys(own)
+        assert [{key: row[key] for key in row if key != "type"} for row in found] == [
+            row | named.get((row["txid"], row["kind"], row["index"]), nothing) for row in expected
+        ]
+        assert list(map(as_dict, scan.transactions())) == [{"account": None} | row for row in found]
+        assert {row["type"] is None for row in found if row["kind"] == "input"} == {not undo}
 
 
 @pytest.mark.few(1)

@@ -37,7 +37,7 @@ from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partrows import PartRows
 from spvfilter.scan.plan import planned
 from spvfilter.scan.spool import SpooledFiles
-from support.blocks.nodechains import MINE, NodeChain, chain_of, paid_regtest, told
+from support.blocks.nodechains import MINE, SPANS, NodeChain, chain_of, paid_regtest, told
 from support.blocks.undo import spent_of
 from support.client.pauses import Pauses
 from support.peers.corenode import PASSWORD, USER, CoreNode
@@ -186,18 +186,7 @@ async def killed_after(left: int, monkeypatch: pytest.MonkeyPatch, export: NodeE
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "span",
-    [
-        BlockSpan(103),
-        BlockSpan(0, 105),
-        BlockSpan(104, 107),
-        BlockSpan(None, None, 1_700_003_000),
-        BlockSpan(109, 109),
-        BlockSpan(None, None, None, 1_700_003_000),
-        BlockSpan(2, 108, 1_700_001_000, 1_700_003_000),
-    ],
-)
+@pytest.mark.parametrize("span", SPANS)
 async def test_a_range_equals_that_of_files(tmp_path: Path, span: BlockSpan) -> None:
     regtest = paid_regtest()
     core = CoreNode([])

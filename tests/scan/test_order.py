@@ -37,26 +37,20 @@ pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")
 
 @SEEDS
 @JOBS
-async def test_a_shuffled_list_gives_the_matches_of_the_oracle(seed: int, jobs: int) -> None:
+async def test_a_list_in_any_order_matches_in_chain_order(seed: int, jobs: int) -> None:
     interest, blocks = random_chain(seed)
-    reference = once(await found_by(Matcher(interest.watch()), list(blocks)))
-    assert {exact(match) for match in reference} == set(interest.expected(blocks))
     heights: dict[bytes | None, int] = {block_hash(raw): 100 + number for number, raw in enumerate(blocks)}
-    assert all(match.height == heights[match.block_hash] for match in reference)
-    watch = interest.watch()
-    matches = await found_by(Matcher(watch, jobs=jobs), shuffled(blocks, seed))
-    assert once(matches) == reference
-    assert {bytes(point) for point in watch.outpoints()} == set(interest.outpoints) | {
-        bytes(match.outpoint) for match in reference if match.kind == MatchKind.OUTPUT
-    }
-
-
-@SEEDS
-@JOBS
-async def test_matches_of_a_list_come_in_chain_order(seed: int, jobs: int) -> None:
-    interest, blocks = random_chain(seed)
-    matches = await found_by(Matcher(interest.watch(), jobs=jobs), shuffled(blocks, seed))
-    assert [exact(match) for match in matches] == interest.expected(blocks)
+    found = []
+    for source in (list(blocks), shuffled(blocks, seed)):
+        watch = interest.watch()
+        matches = await found_by(Matcher(watch, jobs=jobs), source)
+        assert [exact(match) for match in matches] == interest.expected(blocks)
+        assert all(match.height == heights[match.block_hash] for match in matches)
+        assert {bytes(point) for point in watch.outpoints()} == set(interest.outpoints) | {
+            bytes(match.outpoint) for match in matches if match.kind == MatchKind.OUTPUT
+        }
+        found.append(matches)
+    assert found[0] == found[1]
 
 
 @pytest.mark.few(3)
@@ -129,29 +123,20 @@ async def test_an_outpoint_learned_during_the_next_block_is_used(
     assert await found_by(Matcher(interest.watch(), jobs=jobs), LateFirst(blocks)) == reference
 
 
-async def test_an_input_matched_by_outpoint_is_no_data_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
-    paid = pay()
-    blocks = chain_of([[paid], [spend(paid, push(b"secret"))]])
-    interest = Interest([MINE], data=[b"secret"])
-    for jobs, source in ((1, BlockList(blocks)), (2, LateFirst(blocks))):
-        matches = await found_by(Matcher(interest.watch(), jobs=jobs), source)
-        assert [(match.kind, match.value, match.label) for match in matches] == [
-            (MatchKind.OUTPUT, 1_000, "script 0"),
-            (MatchKind.INPUT, 1_000, "script 0"),
-        ]
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
-async def test_an_outpoint_watched_by_hand_gets_a_value(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("label", ["script 0", "by hand"])
+async def test_a_spend_by_outpoint_has_the_value_of_its_output(
+    label: str, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the outpoint is watched by hand, or the input pushes watched data."""
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
-    interest = Interest([MINE], outpoints=[txid(paid) + bytes(4)])
-    blocks = chain_of([[paid], [spend(paid)]])
+    interest = Interest([MINE], data=[b"secret"], outpoints=[txid(paid) + bytes(4)] * (label == "by hand"))
+    blocks = chain_of([[paid], [spend(paid, push(b"secret"))]])
     matches = await found_by(Matcher(interest.watch(), jobs=jobs), LateFirst(blocks) if jobs > 1 else blocks)
     assert [(match.kind, match.value, match.label) for match in matches] == [
         (MatchKind.OUTPUT, 1_000, "script 0"),
-        (MatchKind.INPUT, 1_000, "by hand"),
+        (MatchKind.INPUT, 1_000, label),
     ]
 
 

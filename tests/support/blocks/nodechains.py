@@ -11,6 +11,7 @@ from pathlib import Path
 from spvfilter import REGTEST, WatchList
 from spvfilter.node import Regtest
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.scan import BlockSpan
 from support.blocks.chains import write_records
 from support.blocks.locks import BIP173, build_tx
 from support.blocks.undo import records_of, spent_of, write_undo
@@ -19,6 +20,15 @@ from support.peers.corenode import CoreNode
 MINE = bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")  # P2WPKH of the private key 1
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 ELSEWHERE = b"\x00\x14" + b"\x77" * 20
+SPANS = [  # ranges of heights and times in which this chain has blocks
+    BlockSpan(103),
+    BlockSpan(0, 105),
+    BlockSpan(104, 107),
+    BlockSpan(None, None, 1_700_003_000),
+    BlockSpan(109, 109),
+    BlockSpan(None, None, None, 1_700_003_000),
+    BlockSpan(2, 108, 1_700_001_000, 1_700_003_000),
+]
 
 
 def chain_of(regtest: Regtest) -> list[bytes]:
