@@ -1,8 +1,7 @@
-"""Silent payments in the live client: whole blocks come from peers, spent outputs from a source of the user."""
+"""Silent payments in the live client, with a source of spent outputs and with a tweak server."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from spvfilter import LightClient, MatchKind, WalletStore, WatchList, build_tx
-from spvfilter.errors import InexpressibleError, ParameterError, SourceError
+from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.hashes import hash160
-from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import TxOut
@@ -23,66 +22,130 @@ from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
-from support.blocks import undo
 from support.blocks.silentpayments import output_of, psbt_maps, signed
-from support.client.compactworld import LIMITS
-from support.client.lightworld import Run, running
-from support.client.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
+from support.client.silentworld import (
+    OTHER,
+    WALLET,
+    SilentWorld,
+    Source,
+    TweakServer,
+    check_tweak,
+    following,
+    found,
+    watching,
+)
 
 H = 1 << 31  # a hardened step
+BOTH = pytest.mark.parametrize("kind", [Source, TweakServer])
+Kind = type[Source] | type[TweakServer]
 
 
-def paid(run: Run) -> list[tuple[MatchKind, int | None, int | None, str | None]]:
-    """Kind, value, number of the label and text of the label of each match."""
-    return [(each.kind, each.value, each.sp_label, each.label) for each in run.books.matches.values()]
-
-
-async def test_a_payment_is_a_coin_that_its_spend_removes(tmp_path: Path) -> None:
-    world, path = SilentWorld(), tmp_path / "wallet.db"
-    first = world.send(WALLET.address(), OTHER.address(), WALLET.address(0))
-    world.regtest.mine()
-    async with (
-        Node(world.regtest) as node,
-        running(
-            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(), spent_source=Source(world)
-        ) as run,
-    ):
-        await run.synced(world)
-        assert sorted(paid(run), key=str) == sorted(
-            [(MatchKind.OUTPUT, value, label, "savings") for value, label in mine(first)], key=str
-        )
-        coins = await run.client.coins()
-        assert {coin.sp_label for coin in coins} == {None, 0}
-        for coin in coins:
-            check_tweak(coin)
-            assert coin.keychain == str(WALLET.address())
-            assert coin.keychain_index is None
-        assert (await run.client.balance()).confirmed == sum(value for value, _ in mine(first))
-        status = await run.client.status()
-        assert status.way is Mode.COMPACT
-        assert status.spent_problem is None
-        index = coins[0].outpoint.index
-        world.take(first, index)
+@BOTH
+async def test_payments_and_their_spends_are_found(kind: Kind, tmp_path: Path) -> None:
+    world, path, watch = SilentWorld(), tmp_path / "wallet.db", watching()
+    watch.add_sp_label(3, "Alice")
+    first = world.send(WALLET.address(3), OTHER.address(), WALLET.address(), WALLET.address(0), WALLET.address())
+    world.regtest.mine(3)
+    second = world.send(WALLET.address())
+    world.take(first, 2)
+    world.regtest.mine(2)
+    expected = {output_of(first, n): label for n, label in ((0, 3), (3, 0), (4, None))}
+    source = kind(world)
+    async with Node(world.regtest) as node:
+        async with following(world, node, source, path, watch) as run:
+            await run.synced(world)
+            assert await found(run) == expected | {output_of(second, 0): None}
+            for coin in await run.client.coins():
+                assert (coin.label, coin.keychain_index) == ("Alice" if coin.sp_label else "savings", None)
+                assert coin.keychain == str(WALLET.address())
+                assert coin.sp_tweak is not None
+                assert coin.sp_tweak.hex() not in repr(coin)
+            assert (await run.client.balance()).confirmed == 50_000 + 50_003 + 50_004 + 50_000
+            assert await run.client.next_address() == str(WALLET.address())
+            status = await run.client.status()
+            assert (status.way, status.silent_source, status.spent_problem) == (Mode.COMPACT, kind.__name__, None)
+            assert len(source.asked) == len(set(source.asked)) == world.regtest.height + (kind is Source)
+            assert (run.client.metrics().blocks_received < world.regtest.height / 2) == (kind is TweakServer)
+        world.take(second)
+        third = world.send(WALLET.address())
         world.regtest.mine()
-        await run.synced(world)
-        assert [coin.outpoint for coin in await run.client.coins()] == [coins[1].outpoint]
-        assert await run.client.next_address() == str(WALLET.address())
-        assert not run.books.warnings
+        source = kind(world)
+        async with following(world, node, source, path, WatchList(REGTEST)) as run:  # the database has the scan key
+            await run.synced(world)
+            assert await found(run) == expected | {output_of(third, 0): None}
+            assert len(source.asked) == 1
+            kinds = [event.match.kind for event in run.books.events if hasattr(event, "match")]
+            assert kinds == [MatchKind.INPUT, MatchKind.OUTPUT]
+            assert not run.books.warnings
     with WalletStore.open(path) as wallet:
-        (coin,) = wallet.coins()
-        check_tweak(coin)
-        assert coin.sp_tweak is not None
-        assert coin.sp_tweak.hex() not in repr(coin)
+        assert {coin.script_pubkey for coin in wallet.coins()} == {*expected, output_of(third, 0)}
+        for coin in wallet.coins():
+            check_tweak(coin)
         with pytest.raises(InexpressibleError):
             wallet.bip37_elements()
     assert (path.stat().st_mode & 0o777) == 0o600
 
 
-def mine(raw: bytes) -> list[tuple[int, int | None]]:
-    """Value and label of the outputs of a transaction that pays the wallet, another one, and the wallet's change."""
-    values = [(50_000 + n) for n in range(3)]
-    del raw
-    return [(values[0], None), (values[2], 0)]
+@BOTH
+async def test_a_reorganization_moves_payments(kind: Kind, tmp_path: Path) -> None:
+    world = SilentWorld()
+    raw = world.send(WALLET.address())
+    world.regtest.mine(2)
+    async with Node(world.regtest) as node, following(world, node, kind(world), tmp_path / "wallet.db") as run:
+        await run.synced(world)
+        world.regtest.reorg(2, blocks=3)
+        await run.synced(world)
+        other = world.send(WALLET.address(0))
+        world.regtest.mine()
+        await run.synced(world)
+        assert await found(run) == {output_of(raw, 0): None, output_of(other, 0): 0}
+        assert None not in {coin.height for coin in await run.client.coins()}
+
+
+@BOTH
+async def test_leaving_does_not_wait_for_a_stalled_source(kind: Kind) -> None:
+    world = SilentWorld()
+    source = kind(world)
+    source.gate.clear()
+    async with Node(world.regtest) as node, following(world, node, source) as run:
+        await source.is_asked.wait()
+        assert (await run.client.status()).searched_height <= 0
+
+
+@BOTH
+async def test_an_account_is_added_and_removed_while_running(kind: Kind, tmp_path: Path) -> None:
+    world, path, watch = SilentWorld(), tmp_path / "wallet.db", WatchList(REGTEST)
+    watch.add_script(b"\x51")
+    raw = world.send(WALLET.address())
+    world.regtest.mine(2)
+    async with Node(world.regtest) as node:
+        async with following(world, node, None, path, watch) as run:
+            await run.synced(world)
+            with pytest.raises(ParameterError, match="name your node with --node"):
+                await run.client.add_account("gifts", WALLET.descriptor)
+        async with following(world, node, source := kind(world), path, watch) as run:
+            await run.synced(world)
+            assert not source.asked
+            assert (await run.client.status()).silent_source is None
+            await run.client.add_account("gifts", WALLET.descriptor, label="gift")
+            await run.client.wait_synced()
+            assert await found(run) == {output_of(raw, 0): None}
+        assert {*watch.windows.silent[0].found} == {output_of(raw, 0)}
+        watch.save(tmp_path / "watch.txt")
+        assert len(WatchList.load(tmp_path / "watch.txt", network=REGTEST)) == 2
+        async with following(world, node, source := kind(world), path, watch, since=0) as run:
+            (coin,) = await run.client.coins(account="gifts")
+            assert (coin.script_pubkey, coin.label, coin.account) == (output_of(raw, 0), "gift", "gifts")
+            await run.client.remove_account("gifts")
+            world.regtest.mine()
+            await run.synced(world)
+            assert not await run.client.coins()
+            assert not await run.client.keychains()
+            assert not source.asked
+        assert not watch.windows.silent
+        assert WALLET.scan_text.encode() not in path.read_bytes()
+        async with following(world, node, None, path, WatchList(REGTEST)) as run:
+            await run.synced(world)
 
 
 @pytest.mark.few(1)
@@ -94,9 +157,7 @@ async def test_a_psbt_has_what_a_signer_needs(tmp_path: Path, has_origin: bool) 
     text = WALLET.descriptor if has_origin else f"sp({WALLET.scan_text})"
     async with (
         Node(world.regtest) as node,
-        running(
-            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(text), spent_source=Source(world)
-        ) as run,
+        following(world, node, Source(world), path, watching(text)) as run,
     ):
         await run.synced(world)
         coins = await run.client.coins()
@@ -117,7 +178,7 @@ async def test_a_psbt_has_what_a_signer_needs(tmp_path: Path, has_origin: bool) 
         assert (await run.client.broadcast(final)).txid == tx.txid
 
 
-async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
+async def test_a_list_with_a_scan_key_needs_one_source(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="name your node with --node"):
         async with LightClient(watching(), peers=["127.0.0.1:1"]):
             pass
@@ -126,12 +187,14 @@ async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
             pass
     with pytest.raises(TypeError, match="spent_source"):
         LightClient(watching(), peers=["127.0.0.1:1"], spent_source="http://127.0.0.1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tweak_source: expected a BlindBitOracle"):
+        LightClient(watching(), peers=["127.0.0.1:1"], tweak_source=Source(SilentWorld()))  # type: ignore[arg-type]
     world, path = SilentWorld(), tmp_path / "wallet.db"
+    with pytest.raises(ParameterError, match="pass either spent_source or tweak_source"):
+        LightClient(watching(), peers=["127.0.0.1:1"], spent_source=Source(world), tweak_source=TweakServer(world))
     async with (
         Node(world.regtest) as node,
-        running(
-            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(), spent_source=Source(world)
-        ) as run,
+        following(world, node, Source(world), path) as run,
     ):
         await run.synced(world)
     with pytest.raises(ParameterError, match="name your node with --node"):
@@ -146,64 +209,11 @@ async def test_peers_without_compact_filters_are_of_no_use() -> None:
     only_bloom = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
     async with (
         Node(world.regtest, settings=only_bloom) as useless,
-        running(world, useless, limits=LIMITS, mode="auto", watch=watching(), spent_source=Source(world)) as run,
+        following(world, useless, Source(world)) as run,
     ):
         await run.until(lambda books: books.warnings)
         assert "does not serve compact filters" in str(run.books.warnings[0].error)
         assert (await run.client.status()).way is not Mode.BIP37
-
-
-async def test_a_restart_continues_without_asking_again(tmp_path: Path) -> None:
-    world, path = SilentWorld(), tmp_path / "wallet.db"
-    first = world.send(WALLET.address())
-    world.regtest.mine()
-    async with Node(world.regtest) as node:
-        source = Source(world)
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=source
-        ) as run:
-            await run.synced(world)
-        assert len(source.asked) == len(set(source.asked)) == world.regtest.height + 1
-        world.take(first)
-        second = world.send(WALLET.address())
-        world.regtest.mine()
-        source = Source(world)
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=WatchList(REGTEST), spent_source=source
-        ) as run:
-            await run.synced(world)
-            assert source.asked == [world.regtest.chain.tip.hash]
-            (coin,) = await run.client.coins()
-            assert coin.script_pubkey == output_of(second, 0)
-            check_tweak(coin)
-            assert [event.match.kind for event in run.books.events if hasattr(event, "match")] == [
-                MatchKind.INPUT,
-                MatchKind.OUTPUT,
-            ]
-
-
-async def test_a_reorganization_moves_a_payment(tmp_path: Path) -> None:
-    world, path = SilentWorld(), tmp_path / "wallet.db"
-    raw = world.send(WALLET.address())
-    world.regtest.mine()
-    async with (
-        Node(world.regtest) as node,
-        running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
-        ) as run,
-    ):
-        await run.synced(world)
-        world.regtest.reorg(1, blocks=2)
-        await run.synced(world)
-        (match,) = run.books.matches.values()
-        assert match.txid
-        assert match.script_pubkey == output_of(raw, 0)
-        if match.height is None:
-            world.regtest.mine()
-            await run.synced(world)
-        (coin,) = await run.client.coins()
-        assert coin.height is not None
-        check_tweak(coin)
 
 
 @pytest.mark.slow
@@ -216,9 +226,7 @@ async def test_a_new_label_searches_earlier_blocks_again(tmp_path: Path) -> None
             watch, source = watching(), Source(world)
             if text is not None:
                 watch.add_sp_label(7, text)
-            async with running(
-                world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=source
-            ) as run:
+            async with following(world, node, source, path, watch) as run:
                 await run.synced(world)
                 coins = await run.client.coins()
                 assert {coin.sp_label for coin in coins} == labels
@@ -230,9 +238,7 @@ async def test_a_new_label_searches_earlier_blocks_again(tmp_path: Path) -> None
 async def test_a_revealed_label_is_found_from_then_on(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     async with Node(world.regtest) as node:
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path) as run:
             await run.synced(world)
             assert await run.client.reveal_address() == str(WALLET.address(1))
             assert await run.client.reveal_address() == str(WALLET.address(2))
@@ -253,63 +259,11 @@ async def test_a_revealed_label_is_found_from_then_on(tmp_path: Path) -> None:
         world.send(WALLET.address(3))
         world.regtest.mine()
         source = Source(world)
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=source
-        ) as run:
+        async with following(world, node, source, path) as run:
             await run.synced(world)
             assert {coin.sp_label for coin in await run.client.coins()} == {1, 2, 3}
             assert source.asked == [world.regtest.chain.tip.hash]
             assert await run.client.reveal_address() == str(WALLET.address(4))
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("lie", ["counts", "value", "damage", "none", "text", "error", "cancelled"])
-async def test_a_block_waits_for_outputs_that_fit(lie: str) -> None:
-    world = SilentWorld()
-    raw = world.send(WALLET.address())
-    world.regtest.mine()
-    tip = world.regtest.chain.tip
-
-    class Lying(Source):
-        is_lying = True
-
-        async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
-            record = await super().undo_record(digest, previous)
-            if digest != tip.hash or not self.is_lying:
-                return record
-            spent = undo.spent_of([block.raw for block in world.regtest.chain.active])[-1]
-            if lie == "counts":
-                return undo.record_of(tip.raw, undo.undo_of(spent[:-1]))
-            if lie == "value":
-                spent[-1] = [undo.Spent(each.value - 999_999, each.script) for each in spent[-1]]
-                return undo.record_of(tip.raw, undo.undo_of(spent))
-            if lie == "damage":
-                return bytes((record[0] ^ 1,)) + record[1:] if record else None
-            if lie == "none":
-                return None
-            if lie == "text":
-                return record.hex() if record else None  # type: ignore[return-value]
-            if lie == "cancelled":
-                raise asyncio.CancelledError
-            raise SourceError("the node is pruned")
-
-    source = Lying(world)
-    async with (
-        Node(world.regtest) as node,
-        running(world, node, limits=LIMITS, mode="compact", watch=watching(), spent_source=source) as run,
-    ):
-        await run.until(lambda books: books.warnings)
-        status = await run.client.status()
-        assert status.searched_height < tip.height
-        assert status.spent_problem is not None
-        assert f"outputs that block {tip.height} spends" in status.spent_problem
-        source.is_lying = False
-        await run.synced(world)
-        (coin,) = await run.client.coins()
-        assert coin.script_pubkey == output_of(raw, 0)
-        (warning,) = (event for event in run.books.events if isinstance(event, PeerWarning))
-        assert warning.address == "Lying"
-        assert (await run.client.status()).spent_problem is None
 
 
 async def test_the_event_loop_never_searches_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +279,7 @@ async def test_the_event_loop_never_searches_a_block(monkeypatch: pytest.MonkeyP
     world.regtest.mine()
     async with (
         Node(world.regtest) as node,
-        running(world, node, limits=LIMITS, mode="compact", watch=watching(), spent_source=Source(world)) as run,
+        following(world, node, Source(world)) as run,
     ):
         await run.synced(world)
         assert len(await run.client.coins()) == 40
@@ -333,66 +287,25 @@ async def test_the_event_loop_never_searches_a_block(monkeypatch: pytest.MonkeyP
     assert threading.get_ident() not in threads
 
 
-async def test_leaving_does_not_wait_for_a_stalled_source() -> None:
-    world = SilentWorld()
-    source = Source(world)
-    source.gate.clear()
-    async with (
-        Node(world.regtest) as node,
-        running(world, node, limits=LIMITS, mode="compact", watch=watching(), spent_source=source) as run,
-    ):
-        await source.is_asked.wait()
-        assert (await run.client.status()).searched_height == -1
-
-
-async def test_an_account_is_added_to_a_running_client(tmp_path: Path) -> None:
-    world, path, watch = SilentWorld(), tmp_path / "wallet.db", WatchList(REGTEST)
-    watch.add_script(b"\x51")
-    raw = world.send(WALLET.address())
-    world.regtest.mine()
+@pytest.mark.slow
+async def test_a_tweak_server_serves_up_to_twenty_labels(tmp_path: Path) -> None:
+    world, path, watch = SilentWorld(), tmp_path / "wallet.db", watching()
+    watch.search_sp_labels(19)
     async with Node(world.regtest) as node:
-        async with running(world, node, limits=LIMITS, store=path, mode="compact", watch=watch) as run:
+        async with following(world, node, TweakServer(world), path, watch) as run:
             await run.synced(world)
-            with pytest.raises(ParameterError, match="name your node with --node"):
-                await run.client.add_account("gifts", WALLET.descriptor)
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
-        ) as run:
+            for number in range(1, 21):
+                assert await run.client.reveal_address() == str(WALLET.address(number))
+            with pytest.raises(ParameterError, match="a client can look for at most 20 labels, not 21"):
+                await run.client.reveal_address()
+            raw = world.send(WALLET.address(20))
+            world.regtest.mine()
             await run.synced(world)
-            await run.client.add_account("gifts", WALLET.descriptor, label="gift")
-            await run.client.wait_synced()
-            (coin,) = await run.client.coins(account="gifts")
-            assert (coin.script_pubkey, coin.label) == (output_of(raw, 0), "gift")
-            check_tweak(coin)
-        assert set(watch.windows.silent[0].found) == {coin.script_pubkey}
-        watch.save(tmp_path / "watch.txt")
-        assert len(WatchList.load(tmp_path / "watch.txt", network=REGTEST)) == 2
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
-        ) as run:
-            await run.synced(world)
-            assert [each.outpoint for each in await run.client.coins(account="gifts")] == [coin.outpoint]
-
-
-async def test_an_account_is_removed_with_its_payments(tmp_path: Path) -> None:
-    world, path = SilentWorld(), tmp_path / "wallet.db"
-    world.send(WALLET.address())
-    world.regtest.mine()
-    watch = WatchList(REGTEST)
-    watch.add_script(b"\x51")
-    with watch.within_account("gifts"):
-        watch.add_descriptor(WALLET.descriptor)
-    async with Node(world.regtest) as node:
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
-        ) as run:
-            await run.synced(world)
-            (coin,) = await run.client.coins(account="gifts")
-            assert coin.account == "gifts"
-            await run.client.remove_account("gifts")
-            assert not await run.client.coins()
-            assert not await run.client.keychains()
-        assert not watch.windows.silent
-        assert WALLET.scan_text.encode() not in path.read_bytes()
-        async with running(world, node, limits=LIMITS, store=path, mode="compact", watch=WatchList(REGTEST)) as run:
-            await run.synced(world)
+            assert await found(run) == {output_of(raw, 0): 20}
+        one, many = watching(), watching()
+        one.add_sp_label(77)
+        many.search_sp_labels(21)
+        for store, more in ((path, one), (None, many)):
+            with pytest.raises(ParameterError, match="a client can look for at most 20 labels, not 21"):
+                async with following(world, node, TweakServer(world), store, more):
+                    pass

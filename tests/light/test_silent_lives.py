@@ -14,9 +14,18 @@ from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.transaction import Transaction
 from support.blocks import undo
-from support.client.compactworld import LIMITS, reach_tip
-from support.client.lightworld import running
-from support.client.silentworld import OTHER, SISTER, WALLET, SilentWorld, Source, TweakServer, check_tweak, watching
+from support.client.compactworld import reach_tip
+from support.client.silentworld import (
+    OTHER,
+    SISTER,
+    WALLET,
+    SilentWorld,
+    Source,
+    TweakServer,
+    check_tweak,
+    following,
+    watching,
+)
 from support.vectors import effort
 
 Coins = set[tuple[bytes, int, int | None, int | None]]
@@ -79,16 +88,8 @@ async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int
         for run_number in range(3):
             server, source = FailingServer(world), FailingSource(world)
             server.rng = source.rng = rng
-            async with running(
-                world,
-                node,
-                limits=LIMITS,
-                store=path,
-                mode="auto",
-                watch=WatchList(REGTEST) if run_number else both(),
-                tweak_source=server if has_server else None,
-                spent_source=None if has_server else source,
-            ) as run:
+            watch = WatchList(REGTEST) if run_number else both()
+            async with following(world, node, server if has_server else source, path, watch) as run:
                 for _ in range(rng.randrange(2, 5)):
                     match rng.randrange(6):
                         case 0 | 1:

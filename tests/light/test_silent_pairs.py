@@ -28,9 +28,8 @@ from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
 from support.blocks import undo
 from support.blocks.silentpayments import output_of
-from support.client.compactworld import LIMITS
 from support.client.lightworld import running
-from support.client.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
+from support.client.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, following, watching
 from support.peers.corenode import CoreNode
 
 ONLY_BLOOM = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
@@ -54,22 +53,16 @@ async def test_bip37_is_refused_for_a_database_with_a_scan_key(tmp_path: Path) -
         made = plain()
         with made.within_account("gifts"):
             made.add_descriptor(WALLET.descriptor)
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="auto", watch=made, spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path, made) as run:
             await run.synced(world)
         with WalletStore.open(path) as stored, pytest.raises(InexpressibleError, match="silent payment addresses"):
             stored.bip37_elements()
         for watch in (WatchList(REGTEST), plain()):
             with pytest.raises(InexpressibleError, match="filters cannot find payments to silent payment addresses"):
-                async with running(
-                    world, node, limits=LIMITS, store=path, mode="bip37", watch=watch, spent_source=Source(world)
-                ):
+                async with following(world, node, Source(world), path, watch, mode="bip37"):
                     pass
         source = Source(world)
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="auto", watch=WatchList(REGTEST), spent_source=source
-        ) as run:
+        async with following(world, node, source, path, WatchList(REGTEST)) as run:
             await run.synced(world)
             assert (await run.client.status()).way is Mode.COMPACT
             (coin,) = await run.client.coins(account="gifts")
@@ -80,9 +73,7 @@ async def test_bip37_is_refused_for_a_database_with_a_scan_key(tmp_path: Path) -
 async def test_a_scan_key_is_refused_in_a_running_bip37_client(tmp_path: Path) -> None:
     world, path = SilentWorld(), tmp_path / "wallet.db"
     async with Node(world.regtest) as node:
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="bip37", watch=plain(), spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path, plain(), mode="bip37") as run:
             await run.synced(world)
             with pytest.raises(InexpressibleError):
                 await run.client.add_account("gifts", WALLET.descriptor)
@@ -106,9 +97,7 @@ async def test_a_wallet_of_bip37_gains_a_scan_key(tmp_path: Path) -> None:
         assert [coin.value for coin in await run.client.coins()] == [70_000]
     async with (
         Node(world.regtest) as node,
-        running(
-            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(), spent_source=Source(world)
-        ) as run,
+        following(world, node, Source(world), path) as run,
     ):
         await run.synced(world)
         assert (await run.client.status()).way is Mode.COMPACT
@@ -127,7 +116,7 @@ async def test_exports_of_a_wallet_contain_no_secret(tmp_path: Path) -> None:
     world.regtest.mine()
     async with (
         Node(world.regtest) as node,
-        running(world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)) as run,
+        following(world, node, Source(world), path, watch) as run,
     ):
         await run.synced(world)
         coins = await run.client.coins()
@@ -166,15 +155,7 @@ async def test_a_pruned_node_delays_the_search(tmp_path: Path) -> None:
         async with (
             FullNode.open(core.url, REGTEST, patience=Patience(0)) as source,
             Node(world.regtest) as node,
-            running(
-                world,
-                node,
-                limits=LIMITS,
-                mode="compact",
-                watch=watching(),
-                from_height=pruned - 1,
-                spent_source=source,
-            ) as run,
+            following(world, node, source, from_height=pruned - 1) as run,
         ):
             await run.until(lambda books: books.warnings)
             status = await run.client.status()
@@ -202,9 +183,7 @@ async def test_a_start_above_the_pruned_blocks_needs_none_of_them(tmp_path: Path
         async with (
             FullNode.open(core.url, REGTEST, patience=Patience(0)) as source,
             Node(world.regtest) as node,
-            running(
-                world, node, limits=LIMITS, mode="compact", watch=watching(), from_height=pruned, spent_source=source
-            ) as run,
+            following(world, node, source, from_height=pruned) as run,
         ):
             await run.synced(world)
             (coin,) = await run.client.coins()
@@ -223,9 +202,7 @@ async def test_a_rebuild_keeps_the_scan_key_and_finds_the_payments(tmp_path: Pat
     first = world.send(WALLET.address(), WALLET.address(7))
     world.regtest.mine()
     async with Node(world.regtest) as node:
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path, watch) as run:
             await run.synced(world)
             assert await run.client.reveal_address() == str(WALLET.address(1))
             before = await run.client.coins()
@@ -234,16 +211,7 @@ async def test_a_rebuild_keeps_the_scan_key_and_finds_the_payments(tmp_path: Pat
         world.take(first)
         second = world.send(WALLET.address(1))
         world.regtest.mine()
-        async with running(
-            world,
-            node,
-            limits=LIMITS,
-            store=path,
-            mode="compact",
-            watch=WatchList(REGTEST),
-            spent_source=Source(world),
-            rebuild=True,
-        ) as run:
+        async with following(world, node, Source(world), path, WatchList(REGTEST), rebuild=True) as run:
             await run.synced(world)
             coins = {coin.outpoint: coin for coin in await run.client.coins()}
             for coin in coins.values():
@@ -282,9 +250,7 @@ async def test_an_account_is_removed_while_blocks_are_judged(
         may_judge.set()
     monkeypatch.setattr(SilentSearch, "block", judged)
     async with Node(world.regtest) as node:
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=source
-        ) as run:
+        async with following(world, node, source, path, watch) as run:
             try:
                 await source.is_asked.wait()
                 if moment == "judged":
@@ -299,9 +265,7 @@ async def test_an_account_is_removed_while_blocks_are_judged(
             coins = await run.client.coins()
             assert [coin.script_pubkey for coin in coins] == ([output_of(others, 0)] if has_other else [])
         assert SECRET not in path.read_bytes()
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=WatchList(REGTEST), spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path, WatchList(REGTEST)) as run:
             await run.synced(world)
             await run.client.add_account("gifts", WALLET.descriptor)
             await run.client.wait_synced()
@@ -316,9 +280,7 @@ async def test_a_label_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(ParameterError, match="at most 5 labels, but 6 labels"):
         watch.search_sp_labels(4)
     async with Node(world.regtest) as node:
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path, watch) as run:
             await run.synced(world)
             assert await run.client.reveal_address() == str(WALLET.address(1))
             assert await run.client.reveal_address() == str(WALLET.address(3))
@@ -332,12 +294,8 @@ async def test_a_label_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: 
         more = watching()
         more.add_sp_label(9)
         with pytest.raises(ParameterError, match="at most 5 labels, but 6 labels"):
-            async with running(
-                world, node, limits=LIMITS, store=path, mode="compact", watch=more, spent_source=Source(world)
-            ):
+            async with following(world, node, Source(world), path, more):
                 pass
-        async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
-        ) as run:
+        async with following(world, node, Source(world), path) as run:
             await run.synced(world)
             assert len(await run.client.coins()) == 2

@@ -1,9 +1,11 @@
-"""A regtest chain with silent payments for the live client, and a source of the outputs that its blocks spend."""
+"""A regtest chain with silent payments for the live client, and sources of spent outputs and of tweaks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +14,14 @@ from spvfilter.errors import SourceError
 from spvfilter.hashes import hash160
 from spvfilter.kernel import walk_block
 from spvfilter.network import REGTEST
+from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.silent.address import SilentAddress
 from spvfilter.transaction import Transaction, TxIn
 from support.blocks import undo
 from support.blocks.silentpayments import ORDER, Wallet, public, tweak_of
-from support.client.lightworld import START, World
+from support.client.compactworld import LIMITS
+from support.client.lightworld import START, Run, World, running
 from support.client.regtests import mined
 
 pytest.importorskip("btclib_secp256k1")
@@ -92,6 +96,28 @@ def watching(text: str = WALLET.descriptor, label: str | None = "savings") -> Wa
     watch = WatchList(REGTEST)
     watch.add_descriptor(text, label)
     return watch
+
+
+def following(
+    world: World,
+    node: Node,
+    source: Source | TweakServer | object,
+    store: Path | None = None,
+    watch: WatchList | None = None,
+    **options: object,
+) -> AbstractAsyncContextManager[Run]:
+    """A client that follows the wallet, or another list, with a source of either kind."""
+    options = {"limits": LIMITS, "mode": "auto"} | options
+    options["tweak_source" if hasattr(source, "tweaks") else "spent_source"] = source
+    return running(world, node, store=store, watch=watching() if watch is None else watch, **options)  # type: ignore[arg-type]
+
+
+async def found(run: Run) -> dict[bytes, int | None]:
+    """The number of the label of each coin, by its script. Their tweaks are right."""
+    coins = await run.client.coins()
+    for coin in coins:
+        check_tweak(coin)
+    return {coin.script_pubkey: coin.sp_label for coin in coins}
 
 
 def check_tweak(coin: Coin, wallet: Wallet = WALLET) -> None:
