@@ -11,7 +11,7 @@ from spvfilter.errors import ParameterError, SessionError
 from spvfilter.light import LightClient
 from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.node.server import SERVICES, SETTINGS, Node
-from spvfilter.wire.events import Cause, Service, Settings
+from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.transport import Transport, V2Policy, is_installed
 from support.client.lightworld import World, running, where
 from support.peers.v2peers import without_extra
@@ -38,14 +38,20 @@ async def test_a_client_encrypts_by_default_and_reports_it(mode: Mode) -> None:
         assert not run.books.warnings
 
 
-@pytest.mark.parametrize(("policy", "settings"), [("off", SETTINGS), ("prefer", PLAIN)])
-async def test_a_connection_without_encryption_is_reported(policy: str, settings: Settings) -> None:
+@pytest.mark.parametrize("lacks", ["the node", "the client"])
+async def test_a_connection_is_unencrypted_if_one_end_lacks_encryption(
+    lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(72)
     world.grow(5)
-    async with Node(world.regtest, settings=settings) as node, running(world, node, v2=policy) as run:
-        await run.synced(world)
-        assert [peer.transport for peer in (await run.client.status()).peers] == [Transport.V1]
-        assert not run.books.warnings
+    async with Node(world.regtest, settings=PLAIN if lacks == "the node" else SETTINGS) as node:
+        if lacks == "the client":
+            without_extra(monkeypatch)
+            assert not is_installed()
+        async with running(world, node, v2="prefer") as run:
+            await run.synced(world)
+            assert [peer.transport for peer in (await run.client.status()).peers] == [Transport.V1]
+            assert not run.books.warnings
 
 
 @pytest.mark.v2
@@ -87,14 +93,3 @@ def test_require_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> 
     without_extra(monkeypatch)
     with pytest.raises(ParameterError, match=r"v2='require' needs .*extra `bip324`"):
         LightClient(World(1).watch(), peers=["127.0.0.1"], v2="require")
-
-
-async def test_prefer_without_the_extra_connects_without_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(76)
-    world.grow(5)
-    async with Node(world.regtest) as node:
-        without_extra(monkeypatch)
-        async with running(world, node) as run:
-            await run.synced(world)
-            assert [peer.transport for peer in (await run.client.status()).peers] == [Transport.V1]
-            assert not is_installed()

@@ -65,6 +65,20 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
             assert status.skipped == ()
             assert len(status.searched) == 1
             assert watch.keychains[0].end == GAP_LIMIT  # the user's list is unchanged until the client is left
+            assert [coin.keychain_index for coin in await client.coins(keychain="mine")] == [30, 7, 65, 90]
+            assert {coin.label for coin in await client.coins()} == {"savings"}
+            assert (
+                (await client.balance("savings")).confirmed
+                == (await client.balance(keychain="mine")).confirmed
+                == 4_192
+            )
+            assert [entry.net for entry in await client.history(keychain="savings")] == [1_030, 1_007, 1_065, 1_090]
+            assert [each.used for each in await client.keychains()] == [(7, 30, 65, 90)]
+            assert await client.next_address() == script_to_address(script_at(0), REGTEST)
+            assert [await client.is_used(str(script_to_address(script_at(at), REGTEST))) for at in (30, 31)] == [
+                True,
+                False,
+            ]
         assert sorted(watch.keychains[0].used) == [7, 30, 65, 90]
         assert watch.keychains[0].end == 90 + 1 + 2 * GAP_LIMIT
         for again in (watch, wallet()):  # the same list, or a new list that takes the keychain from the database
@@ -295,31 +309,6 @@ async def test_a_missing_function_ends_the_client_when_its_window_moves(tmp_path
                 await indexes(client)
         async with client_of(wallet(), node, "compact", path) as client:
             assert await indexes(client) == [19, 25]
-
-
-async def test_new_scripts_have_the_label_of_the_keychain(tmp_path: Path) -> None:
-    async with Node(mined(101)) as node:
-        pay(node, 30, 60)
-        async with client_of(wallet(), node, "compact", tmp_path / "wallet.db") as client:
-            assert await indexes(client) == [30, 60]
-            assert [coin.label for coin in await client.coins()] == ["savings", "savings"]
-            assert (
-                (await client.balance("savings")).confirmed
-                == (await client.balance(keychain="mine")).confirmed
-                == 2_090
-            )
-            assert [coin.keychain_index for coin in await client.coins(keychain="mine")] == [60, 30]
-            assert [entry.net for entry in await client.history(keychain="savings")] == [1_060, 1_030]
-            assert (
-                await client.next_address()
-                == client.watch.next_address("mine")
-                == script_to_address(script_at(0), REGTEST)
-            )
-            assert [each.used for each in await client.keychains()] == [(30, 60)]
-            assert [await client.is_used(str(script_to_address(script_at(at), REGTEST))) for at in (30, 31)] == [
-                True,
-                False,
-            ]
 
 
 @pytest.mark.few(1)

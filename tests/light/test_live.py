@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.address import script_to_address
 from spvfilter.errors import AddressError, InexpressibleError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
-from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.wallet.events import MatchConfirmed, Reason
@@ -54,31 +52,6 @@ async def test_a_transaction_without_a_block_expires_after_336_hours() -> None:
         assert [event.reason for event in run.books.withdrawn] == [Reason.EXPIRED]
 
 
-async def test_an_address_added_while_running_is_searched_from_its_height(tmp_path: Path) -> None:
-    world = World(11)
-    new = p2wpkh(b"\x03" + bytes(32))
-    for _ in range(20):
-        world.receive()
-        world.regtest.pay(new.pays(5_000))
-        world.regtest.mine()
-    path = tmp_path / "w.db"
-    async with Node(world.regtest) as node:
-        async with running(world, node, store=path) as run:
-            await run.synced(world)
-            address = script_to_address(new.script_pubkey, REGTEST)
-            assert address is not None
-            await run.client.add_address(address, "new", from_height=120)
-            run.books.synced = None
-            await run.synced(world)
-            later = world.watch()
-            later.add_script(new.script_pubkey)
-            expected = {each for each in world.scan(later) if (each[3] or 0) >= 120 or each in world.scan()}
-            assert run.books.confirmed() == expected
-        async with running(world, node, store=path) as again:  # the address is stored
-            assert address in {match.match.address for match in await again.client.matches()}
-            assert new.script_pubkey in again.client.watch
-
-
 async def test_an_entry_that_cannot_be_found_is_refused_without_effect(tmp_path: Path) -> None:
     world = World(16)
     async with Node(world.regtest) as node:
@@ -100,20 +73,6 @@ async def test_an_entry_that_cannot_be_found_is_refused_without_effect(tmp_path:
             await LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"]).__aenter__()
         async with running(world, node, store=tmp_path / "w.db") as run:  # the refused entry was not stored
             await run.synced(world)
-
-
-async def test_a_broadcast_is_a_pending_and_then_a_confirmed_match(tmp_path: Path) -> None:
-    world = World(17)
-    world.receive()
-    world.regtest.mine()
-    async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
-        await run.synced(world)
-        digest = (await run.client.broadcast(world.spending(change=LOCKS[0]))).txid
-        assert digest in world.regtest.mempool
-        await run.until(lambda books: digest in books.waiting())
-        world.regtest.mine()
-        books = await run.synced(world)
-        assert books.confirmed() == world.scan()
 
 
 async def test_public_keys_find_payments_to_every_script_type() -> None:

@@ -297,15 +297,6 @@ async def test_failed_seeds_cause_warnings_and_working_seeds_are_used(
             assert "not known" in told["seed.one.example"]
 
 
-async def test_seeds_are_not_asked_without_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = grown(87)
-    async with Node(world.regtest) as node:
-        asked = answering(monkeypatch, {})
-        async with LightClient(discovering(world, node.port), peers=[where(node)], limits=FAST, clock=CLOCK) as client:
-            await Run(client).synced(world)
-        assert not asked
-
-
 async def test_if_no_seed_answers_the_client_raises_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asyncio.all_tasks()
     asked = answering(monkeypatch, {"seed.one.example": []})
@@ -383,6 +374,7 @@ async def test_gossiped_addresses_are_connected_only_with_discovery(monkeypatch:
     async with Node(world.regtest) as foreign, Node(world.regtest, "127.1.0.1", responder=Tells) as node:
         told = PeerAddress(START - 60, 0x4D, NetId.IPV4, bytes((127, 0, 0, 1)), foreign.port)
         monkeypatch.setattr(Tells, "addresses", (told,))
+        asked = answering(monkeypatch, {})
         for discover in (False, True):
             watch = discovering(world, 1, () if discover else SEEDS)
             async with LightClient(watch, peers=[where(node)], discover=discover, limits=FAST, clock=CLOCK) as client:
@@ -390,6 +382,7 @@ async def test_gossiped_addresses_are_connected_only_with_discovery(monkeypatch:
                 if discover:
                     await connected(client, {where(foreign)})
                 assert bool(foreign.responders) == discover
+                assert not asked  # without discovery, seeds are not asked
 
 
 def test_discovery_on_a_network_without_seeds_is_refused() -> None:
