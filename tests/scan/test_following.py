@@ -117,7 +117,8 @@ async def test_new_blocks_are_reported_after_their_matches() -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("depth", [1, 2, 3, 7, 14])
-async def test_a_reorganization_replaces_blocks(depth: int) -> None:
+async def test_a_reorganization_replaces_blocks(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.scan.following.MOST_KEPT", 14)  # the deepest reorganization that is followed
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
     before = chain_of(regtest)

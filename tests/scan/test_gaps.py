@@ -144,6 +144,7 @@ def test_ranges_join_and_leave_gaps_as_sets_do(seed: int) -> None:
     heights = set(rng.sample(range(40), rng.randrange(1, 40)))
     ranges = ranges_of(rng.sample(sorted(heights), len(heights)))
     assert ranges == naive_ranges(heights) == joined(rng.sample(ranges, len(ranges)))
+    assert ranges == joined((height, height) for height in rng.sample(sorted(heights), len(heights)))
     until = rng.choice([None, rng.randrange(60)])
     wanted = set(range(min(heights), max(max(heights), until or 0) + 1))
     assert gaps_between(ranges, until) == naive_ranges(wanted - heights)

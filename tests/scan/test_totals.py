@@ -10,6 +10,7 @@ import pytest
 
 from spvfilter.kernel import NO_VALUE, Hit, pack_hits
 from spvfilter.primitives import OutPoint
+from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.totals import EntryTotal, EntryTotals, entry_name, read_totals, write_totals
 from spvfilter.watch.textfile import add
@@ -33,6 +34,14 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     assert list(totals) == [(0, EntryTotal(10, 10 * (2**63 - 1), 0, 0)), (2, EntryTotal(10, 0, 35, 5))]
     with pytest.raises(IndexError):
         totals.add(in_block([output(3, 1)]))
+
+
+def test_a_spend_of_unknown_value_changes_no_balance() -> None:
+    spend = output(0, NO_VALUE)._replace(spend=True)
+    blocks = [in_block([output(0, 7), spend])._replace(time=5), in_block([spend, spend])._replace(time=6)]
+    history = BalanceHistory.of(blocks)
+    assert list(history.points()) == [(5, 7)]
+    assert history.unknown == 3
 
 
 @pytest.mark.slow

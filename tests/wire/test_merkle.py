@@ -68,7 +68,7 @@ def test_branches_without_a_leaf_are_refused(size: int, positions: list[int], me
     assert merkle_branches(b"", []) == merkle_branches(bytes(64), []) == []
 
 
-@given(st.integers(1, 200), st.data())
+@given(st.integers(1, 200) | st.sampled_from([1 << depth for depth in range(8)]), st.data())
 def test_merkleblock_gives_the_branches_of_its_transactions(count: int, data: st.DataObject) -> None:
     leaves = leaves_of(count)
     positions = data.draw(st.sets(st.integers(0, count - 1), max_size=10))

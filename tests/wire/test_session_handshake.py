@@ -197,6 +197,11 @@ def test_an_obsolete_peer_is_disconnected() -> None:
     ]
 
 
+def test_service_bits_are_those_of_the_protocol() -> None:
+    bits = {"NETWORK": 1, "BLOOM": 4, "WITNESS": 8, "COMPACT_FILTERS": 64, "NETWORK_LIMITED": 1024, "P2P_V2": 2048}
+    assert {service.name: service.value for service in Service} == bits
+
+
 def test_a_peer_without_the_required_services_is_disconnected() -> None:
     settings = Settings(REGTEST, required_services=Service.BLOOM | Service.NETWORK)
     peer = fresh(settings=settings)

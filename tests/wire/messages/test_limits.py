@@ -109,10 +109,18 @@ def test_a_count_in_a_longer_form_is_refused(case: tuple[str, bytes], padded: by
 
 
 def test_services_of_an_addrv2_are_a_number() -> None:
-    entry = PeerAddress(0, (1 << 64) - 1, NetId.IPV4, bytes(4), 1)
-    assert parse_message("addrv2", bytes(AddrV2((entry,)))) == AddrV2((entry,))
+    numbers = (0, 252, 253, (1 << 16) - 1, 1 << 16, (1 << 32) - 1, 1 << 32, (1 << 64) - 1)
+    entries = tuple(PeerAddress(0, number, NetId.IPV4, bytes(4), 1) for number in numbers)
+    assert parse_message("addrv2", bytes(AddrV2(entries))) == AddrV2(entries)
     with pytest.raises(MessageError, match="services at byte 5: non-canonical CompactSize for 252"):
         parse_message("addrv2", b"\x01" + bytes(4) + b"\xfd\xfc\x00" + b"\x01\x04" + bytes(6))
+
+
+def test_the_largest_addrv2_has_the_size_of_its_limit() -> None:
+    entry = PeerAddress(0, (1 << 64) - 1, 0xAA, bytes(512), 1)
+    payload = bytes(AddrV2((entry,) * 1_000))
+    assert bytes(parse_message("addrv2", payload)) == payload
+    assert len(payload) == LIMITS["addrv2"]
 
 
 def test_more_than_50_hash_functions_are_refused_at_once() -> None:
