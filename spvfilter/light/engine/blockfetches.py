@@ -22,17 +22,14 @@ class BlockFetches:
 
     def fetch(self, token: int, request: FetchBlock) -> None:
         """Request a block of the best chain, and finish the request with the block."""
-        height = self._context.chain.height_of(request.block_hash)
-        if height is None:
+        if self._context.chain.height_of(request.block_hash) is None:
             name = hash_to_hex(request.block_hash)
             self._context.out.finish(token, ParameterError(f"block {name} is not in the best chain"))
             return
-        then = partial(self._came, request)
-        self._open[request] = token, then
-        self._blocks.want(height, request.block_hash, then)
+        self._open[request] = token, partial(self._came, request)
 
     def advance(self) -> None:
-        """Ask peers again for the requested blocks if a new search has cancelled them."""
+        """Ask peers for the requested blocks, once more if a new search has cancelled them."""
         for request, (_, then) in self._open.items():
             height = self._context.chain.height_of(request.block_hash)
             if height is not None:
