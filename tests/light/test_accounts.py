@@ -273,6 +273,7 @@ async def test_blocking_client_has_accounts() -> None:
                 found = next(each.match.account for each in events if isinstance(each, MatchFound))
                 made = client.accounts(), client.balance(account="alicia").confirmed, found
                 client.remove_account("alicia")
+                assert [each for each in events if isinstance(each, MatchWithdrawn)], "the stream ends with the account"
                 return made
 
         assert await asyncio.to_thread(use) == (("alicia",), 9, "alicia")

@@ -239,7 +239,7 @@ def test_changes_of_a_run_are_applied_in_their_order() -> None:
         watch.relabel(number, f"old {number}")
     applied(
         watch,
-        added([4, 5], "new"),
+        added([4, 5, 6], "new"),
         relabelled([0, 4], "changed"),
         RemoveEntries(entries([1, 2, 5])),
         relabelled([2], "never"),
@@ -248,7 +248,13 @@ def test_changes_of_a_run_are_applied_in_their_order() -> None:
         relabelled([3], None),
     )
     found = {value: label for _, value, label in watch.entries()}
-    assert found == {script_at(0): "changed", script_at(2): None, script_at(3): None, script_at(4): "changed"}
+    assert found == {
+        script_at(0): "changed",
+        script_at(2): None,
+        script_at(3): None,
+        script_at(4): "changed",
+        script_at(6): "new",
+    }
 
 
 def test_many_removals_make_one_copy_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:

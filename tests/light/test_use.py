@@ -38,6 +38,11 @@ def test_a_watch_list_of_a_wrong_type_is_refused(watch: Any) -> None:
         LightClient(watch, peers=["127.0.0.1:8333"])
 
 
+def test_a_watch_list_of_another_network_is_refused() -> None:
+    with pytest.raises(ParameterError, match="the watch list belongs to regtest, not to mainnet"):
+        LightClient(World(mature=0).watch(), peers=["127.0.0.1:8333"], network="mainnet")
+
+
 async def test_calls_of_a_client_that_is_not_running_raise() -> None:
     world = World()
     async with Node(world.regtest) as node:

@@ -102,6 +102,22 @@ def test_a_rescan_finds_a_double_spend_between_two_runs(tmp_path: Path) -> None:
         assert status(world, txid) is TxStatus.CONFLICTED
 
 
+def test_a_rescan_fetches_no_block_if_the_filter_has_the_inputs(tmp_path: Path) -> None:
+    """Then the peer's own answer contains any double-spend, and a whole block would reveal the payment for nothing."""
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
+        messages = sent(world)
+        world.boot()
+        world.wait_synced(within=60)
+        txid, seen_at = pay(world), world.truth.height
+        for _ in range(3):
+            world.truth.regtest.mine(transactions=())
+        world.wait_synced(within=60)
+        world.rescan(seen_at)
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.PENDING
+        assert whole_blocks(messages) == 0
+
+
 def test_filters_get_the_inputs_of_every_announced_match(tmp_path: Path) -> None:
     """Otherwise the additional elements would show which of the matching transactions pay the wallet."""
     with stage(tmp_path, Mode.BIP37, Prompt, mempool_groups=1, fp_rate=0.01) as world:

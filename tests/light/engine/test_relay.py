@@ -18,7 +18,7 @@ from spvfilter.protocol import MAX_STANDARD_TX_WEIGHT
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages import Message, Tx
-from spvfilter.wire.messages.table import GetData, InvItem, InvType
+from spvfilter.wire.messages.table import GetData, InvItem, InvType, Reject
 from support.blocks.locks import LOCKS, STRANGER, build_tx
 from support.client.sending import MODES, Hoards, Waits, announced_from_now, answer, spend, status, synced
 from support.client.stage import Prompt, Stage, stage
@@ -30,6 +30,13 @@ class AsksForParent(Taker):
     def given(self, responder: Responder, raw: bytes) -> None:
         parent = Transaction.parse(raw).inputs[0][:32]
         responder.send(GetData((InvItem(InvType.WITNESS_TX, parent),)))
+
+
+class HasIt(Taker):
+    """Says that it already has a transaction, in a reject message (BIP-61)."""
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        responder.send(Reject(b"tx", 0x12, b"txn-already-known", Transaction.parse(raw).txid))
 
 
 def foreign(number: int = 1, size: int = 0) -> bytes:
@@ -230,6 +237,14 @@ def test_peer_that_drops_it_leaves_no_verdict_for_a_while(tmp_path: Path) -> Non
         txid = send(world, foreign())
         world.pass_time(8)
         assert answer(world, txid) is None
+        world.pass_time(300)
+        assert isinstance(answer(world, txid), Broadcast)
+
+
+def test_peer_that_says_it_has_it_does_not_reject_it(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, HasIt, HasIt) as world:
+        synced(world)
+        txid = send(world, foreign())
         world.pass_time(300)
         assert isinstance(answer(world, txid), Broadcast)
 
