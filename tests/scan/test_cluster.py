@@ -21,7 +21,17 @@ import pytest
 from spvfilter import cli
 from spvfilter.errors import SourceError, remedy
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, daskcalls, scan_cluster, scan_parts
+from spvfilter.scan import (
+    BlockFiles,
+    DaskWorkers,
+    PartScan,
+    Plan,
+    TableExport,
+    cluster,
+    daskcalls,
+    scan_cluster,
+    scan_parts,
+)
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.workertask import Shared, part_bytes
@@ -127,6 +137,21 @@ async def test_a_cluster_writes_binary_hashes_by_option(two_workers: Cluster, tm
     async with client_of(two_workers) as client:
         await scan_cluster(client, plan, watch, tmp_path / "cluster", form="parquet", binary_hashes=True)
     assert everything(tmp_path / "cluster") == everything(tmp_path / "thread")
+
+
+@pytest.mark.slow
+@pytest.mark.columns
+async def test_a_cluster_exports_the_same_bytes(two_workers: Cluster, tmp_path: Path) -> None:
+    plan, _ = chain(tmp_path / "blocks", undo=True)
+    await TableExport(tmp_path / "thread", plan).run()
+    async with client_of(two_workers) as client:
+        engine = DaskWorkers(client)
+        files = await TableExport(tmp_path / "cluster", plan).run(engine)
+        await engine.aclose()
+    assert len(files["inputs"]) == len(plan.parts) > 5
+    for path in (path for paths in files.values() for path in paths):
+        alone = tmp_path / "thread" / path.relative_to((tmp_path / "cluster").absolute())
+        assert path.read_bytes() == alone.read_bytes()
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ from spvfilter.wire.messages.table import (
     WtxidRelay,
 )
 from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Session
-from support.peers.sessions import MAGIC, THEIRS, encoded, fresh, ready, sent
+from support.peers.sessions import MAGIC, THEIRS, encoded, ended, fresh, ready, sent
 from support.samples import ITEMS, SAMPLES
 
 HANDSHAKE = ("version", "verack", "wtxidrelay", "sendaddrv2", "ping", "pong")
@@ -149,10 +149,7 @@ def test_a_silent_peer_gets_a_ping_and_is_disconnected() -> None:
     peer.tick(2_320.4)
     assert (list(peer.events()), sent(peer)) == ([], [])  # one ping is enough
     peer.tick(2_320.5)
-    (event,) = peer.events()
-    assert isinstance(event, SessionEnded)
-    assert isinstance(event.error, SessionError)
-    assert (event.error.cause, str(event.error)) == (Cause.PING_TIMEOUT, "no pong within 1200 s")
+    assert ended(peer, Cause.PING_TIMEOUT) == "no pong within 1200 s"
     peer.tick(5_000.0)
     # the deadline has changed
     assert (list(peer.events()), peer.deadline) == ([], None)  # type: ignore[comparison-overlap]
@@ -181,9 +178,7 @@ def test_a_fence_counts_as_a_ping() -> None:
     assert peer.deadline == 1_170.0
     peer.fence(1_060.0)
     peer.tick(2_300.0)
-    (event,) = peer.events()
-    assert isinstance(event, SessionEnded)
-    assert str(event.error) == "no pong within 1240 s"
+    assert ended(peer, Cause.PING_TIMEOUT) == "no pong within 1240 s"
 
 
 @pytest.mark.parametrize(("come", "missing"), [(b"", "no version message"), (encoded(THEIRS), "no verack message")])
@@ -195,10 +190,7 @@ def test_a_handshake_has_a_minute(come: bytes, missing: str) -> None:
     peer.tick(1_059.9)
     assert list(peer.events()) == []
     peer.tick(1_060.0)
-    (event,) = peer.events()
-    assert isinstance(event, SessionEnded)
-    assert isinstance(event.error, SessionError)
-    assert (event.error.cause, str(event.error)) == (Cause.HANDSHAKE_TIMEOUT, f"{missing} within 60 s")
+    assert ended(peer, Cause.HANDSHAKE_TIMEOUT) == f"{missing} within 60 s"
 
 
 # Buffers
@@ -324,26 +316,23 @@ def test_a_bad_message_costs_no_other_message() -> None:
     assert sent(peer) == []
 
 
-def test_an_early_end_of_stream_has_a_helpful_error() -> None:
+@pytest.mark.parametrize(
+    ("come", "cause", "words"),
+    [
+        pytest.param((), Cause.LOST, "another service on this port, or a node that is full", id="immediately"),
+        pytest.param((THEIRS,), Cause.LOST_AFTER_VERSION, " after its version message", id="after version"),
+        pytest.param(
+            (THEIRS, WtxidRelay()), Cause.LOST_AFTER_VERSION, " after its version message", id="before verack"
+        ),
+    ],
+)
+def test_a_peer_that_closes_during_the_handshake_has_its_own_cause(
+    come: tuple[Message, ...], cause: Cause, words: str
+) -> None:
     peer = fresh()
+    peer.receive_data(encoded(*come))
     peer.receive_eof()
-    (last,) = peer.events()
-    assert isinstance(last, SessionEnded)
-    assert isinstance(last.error, SessionError)
-    assert last.error.cause == Cause.LOST
-    assert "a node of another network, another service on this port, or a node that is full" in str(last.error)
-
-
-@pytest.mark.parametrize("messages", [(THEIRS,), (THEIRS, WtxidRelay())])
-def test_peer_that_closes_after_version_has_its_own_cause(messages: tuple[Message, ...]) -> None:
-    peer = fresh()
-    peer.receive_data(encoded(*messages))
-    peer.receive_eof()
-    *_, last = peer.events()
-    assert isinstance(last, SessionEnded)
-    assert isinstance(last.error, SessionError)
-    assert last.error.cause == Cause.LOST_AFTER_VERSION
-    assert str(last.error) == "the peer closed the connection after its version message"
+    assert words in ended(peer, cause)
 
 
 @pytest.mark.parametrize(

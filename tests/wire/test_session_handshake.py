@@ -32,20 +32,10 @@ from spvfilter.wire.messages.table import (
     WtxidRelay,
 )
 from spvfilter.wire.session import Session
-from support.peers.sessions import THEIR_NONCE, THEIRS, encoded, fresh, ready, sent
+from support.peers.sessions import THEIR_NONCE, THEIRS, encoded, ended, fresh, ready, sent
 from support.samples import SAMPLES
 
 ROLES = pytest.mark.parametrize("role", list(Role))
-
-
-def ended(peer: Session, cause: Cause) -> str:
-    """Assert that the only event is the session's end with this cause. Returns the message of the error."""
-    (event,) = peer.events()
-    assert isinstance(event, SessionEnded)
-    assert isinstance(event.error, SessionError)
-    assert event.error.cause == cause
-    assert (peer.next_event(), peer.deadline, peer.wants_data) == (None, None, False)
-    return str(event.error)
 
 
 def disturbed(peer: Session, cause: Cause, command: str) -> None:

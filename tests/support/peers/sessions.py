@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+from spvfilter.errors import SessionError
 from spvfilter.network import REGTEST
 from spvfilter.wire.codec import Decoder, encode_message
-from spvfilter.wire.events import Misbehaved, Ready, Role, SessionEnded, SessionEvent, Settings
+from spvfilter.wire.events import Cause, Misbehaved, Ready, Role, SessionEnded, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message, Verack, Version, command_of, parse_message
 from spvfilter.wire.session import Session
 
@@ -51,6 +52,16 @@ def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: 
     assert isinstance(event, Ready)
     peer.data_to_send()
     return peer
+
+
+def ended(peer: Session, cause: Cause) -> str:
+    """Assert that the only event is the session's end with this cause. Returns the message of the error."""
+    (event,) = peer.events()
+    assert isinstance(event, SessionEnded)
+    assert isinstance(event.error, SessionError)
+    assert event.error.cause == cause
+    assert (peer.next_event(), peer.deadline, peer.wants_data) == (None, None, False)
+    return str(event.error)
 
 
 def comparable(events: Iterable[SessionEvent]) -> list[object]:
