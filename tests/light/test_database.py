@@ -1,4 +1,4 @@
-"""The thread of the store: the number of commits in a transaction, and urgent transactions."""
+"""The thread of the store: commits in one transaction, urgent transactions, and waits for a place in the queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.light.database import MAX_GATHERED, Database
 from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.events import Event, Phase, Progress, Synced
+from spvfilter.light.events import Event, PeerChanged, Phase, Progress, Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.store.batch import Batch
@@ -30,17 +30,19 @@ SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
 
 
 class Thread:
-    """A store and its thread; submitted functions run at once."""
+    """A store and its thread; submitted functions run at once unless it is stuck."""
 
     def __init__(self) -> None:
         self.transactions: list[int] = []  # number of batches in each transaction
+        self.is_stuck = False
 
     def commit(self, *batches: Batch) -> None:
         self.transactions.append(len(batches))
 
     def submit(self, function: Callable[[], object]) -> Future[object]:
         future: Future[object] = Future()
-        future.set_result(function())
+        if not self.is_stuck:
+            future.set_result(function())
         return future
 
 
@@ -58,7 +60,10 @@ class Run:
         monkeypatch.setattr(loop, "call_at", self._call_at)
         self.numbers = 0
         thread = cast(Any, self.thread)
-        self.database = Database(cast(Store, thread), thread, self.reported.append, self.told.extend, _fail)
+        self.database = Database(cast(Store, thread), thread, self.report, self.told.extend, _fail)
+
+    def report(self, event: Input) -> None:
+        self.reported.append(event)
 
     def _call_at(self, when: float, call: Callable[[], object]) -> asyncio.Handle:
         self.timers.append(call)
@@ -155,6 +160,50 @@ async def test_a_timer_that_cannot_begin_a_transaction_ends_the_run(monkeypatch:
     monkeypatch.setattr(run.thread, "submit", submit)
     await run.ring()
     assert [str(error) for error in failed] == ["cannot schedule new futures after shutdown"]
+
+
+async def test_a_wait_ends_although_each_commit_causes_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of foreign payments does this. A user's broadcast during the flood is answered."""
+
+    class Flood(Run):
+        def report(self, event: Input) -> None:
+            assert isinstance(event, Committed)
+            self.database.put(Commit(event.number + 1, Batch()))
+
+    run = Flood(monkeypatch)
+    run.database.put(Commit(1, Batch()))
+    run.database.put(PROGRESS)
+    waiting = asyncio.create_task(run.database.drain())
+    for _ in range(5):
+        await run.settle()
+    assert waiting.done()
+    assert run.told == [PROGRESS.event]
+    run.database.close()
+
+
+async def test_a_wait_ends_after_all_earlier_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    await run.database.drain()  # no job is open
+    for number in range(1, 4):
+        run.database.put(Commit(number, Batch()))
+        run.database.put(Emit(PeerChanged(str(number))))
+    await run.database.drain()
+    assert run.reported[-1] == Committed(3)
+    assert run.told == [PeerChanged(str(number)) for number in range(1, 4)]
+
+
+async def test_a_wait_ends_when_the_database_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    run.thread.is_stuck = True
+    run.database.put(Commit(1, Batch()))
+    waits = [asyncio.create_task(run.database.drain()) for _ in range(2)]
+    await asyncio.sleep(0)
+    waits[0].cancel()
+    run.database.close()
+    await asyncio.wait(waits)
+    assert waits[0].cancelled()
+    assert waits[1].exception() is None
+    await run.database.drain()
 
 
 async def test_a_failed_transaction_ends_the_run_and_blames_no_peer(
