@@ -66,13 +66,18 @@ def test_a_bounded_size_of_unmatched_transactions_is_taken_on_trust() -> None:
         peer.send(*([raw] for raw in padding[3:]))
 
 
-def test_a_filter_learns_no_transaction_that_was_requested_without_it() -> None:
+@pytest.mark.parametrize("is_loading", [False, True])
+def test_a_filter_learns_no_transaction_that_was_requested_without_it(is_loading: bool) -> None:
     """The peer's copy of the filter was not extended. An honest peer that omits a spend would be banned."""
     link, ours = Link().link, tx([TxIn(b"\x01" * 32, 0)], [TxOut(1, OURS)])
-    link.announced([Transaction.parse(ours).txid])
     assert link.filter is not None
     before = bytes(link.filter)
-    link.load(link.filter, 0, -1, {})
+    link.loading = 0
+    if is_loading:  # the peer may have announced it before it got the filter
+        link.load(link.filter, 0, -1, {})
+    link.announced([Transaction.parse(ours).txid])
+    if not is_loading:
+        link.load(link.filter, 0, -1, {})
     link.loading = 0
     other = tx([TxIn(b"\x02" * 32, 0)], [TxOut(2, OURS)])
     link.came(Transaction.parse(other))
