@@ -1,9 +1,11 @@
-"""A light client at the tip: mempool, conflicts, expiry, reorganizations, new entries and broadcasts. It finds the same
-matches as a full scan.
+"""A light client at the tip: mempool, conflicts, expiry, reorganizations and new entries.
+
+It finds the same matches as a full scan.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -11,11 +13,14 @@ import pytest
 
 from spvfilter.errors import AddressError, InexpressibleError, ParameterError
 from spvfilter.light.client import LightClient
+from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
-from spvfilter.wallet.events import MatchConfirmed, Reason
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.messages import table as wire
 from support.client.lightworld import LOCKS, START, World, key, running
 
 
@@ -84,3 +89,38 @@ async def test_public_keys_find_payments_to_every_script_type() -> None:
     async with Node(world.regtest) as node, running(world, node, watch=keys) as run:
         await run.synced(world)
         assert {each[:4] for each in run.books.confirmed()} == {each[:4] for each in world.scan()}
+
+
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+async def test_a_mempool_answer_after_a_reorganization_matches_once(mode: Mode) -> None:
+    """A match of the mempool may be reported before or after the new tip. It may not precede the disconnection of its
+    block.
+    """
+    world = World(3, mature=110)
+    returning = world.receive()
+    world.regtest.mine()
+    asked = asyncio.Event()
+
+    class TellsLater(Responder):
+        late: wire.Mempool | None = None
+
+        def on_bloom(self, message: wire.Message) -> None:
+            if isinstance(message, wire.Mempool) and not asked.is_set():
+                asked.set()
+                self.late = message
+            else:
+                super().on_bloom(message)
+
+        def announce(self) -> None:
+            super().announce()
+            if self.late is not None:
+                super().on_bloom(self.late)
+                self.late = None
+
+    async with Node(world.regtest, responder=TellsLater) as node, running(world, node, mode=mode) as run:
+        await asked.wait()
+        world.regtest.reorg(1)
+        await run.until(lambda books: books.waiting() == {returning})
+        await run.synced(world)
+        kinds = (MatchFound, MatchUnconfirmed, MatchWithdrawn)
+        assert [type(event) for event in run.books.events if isinstance(event, kinds)] == [MatchFound, MatchUnconfirmed]

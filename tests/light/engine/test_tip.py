@@ -105,21 +105,28 @@ def test_a_reorganization_withdraws_old_matches_and_finds_new_ones(depth: int, i
         check_order(world.told)
 
 
-def test_a_disconnected_payment_waits_again(tmp_path: Path) -> None:
-    with stage(tmp_path, Mode.BIP37, Prompt) as world:
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_disconnected_payment_waits_again(mode: Mode, is_forgotten: bool, tmp_path: Path) -> None:
+    """The client has a copy of it, even if the nodes forget it."""
+    with stage(tmp_path, mode, Prompt) as world:
         world.truth.receive()
         payment = world.truth.coins[-1].outpoint.txid
         world.truth.mine()
         synced(world)
         assert payment not in waiting(world)
+        mempool = world.truth.regtest.mempool
+        if is_forgotten:
+            mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment]
         world.truth.regtest.reorg(1)
         world.wait_synced(within=60)
         world.pass_time(10)
         assert payment in waiting(world)
+        assert (payment in mempool) != is_forgotten
         world.truth.mine()
         world.wait_synced(within=60)
-        assert payment not in waiting(world)
-        assert world.has_found_all()
+        assert (payment in waiting(world)) == is_forgotten
+        assert is_forgotten or world.has_found_all()
 
 
 def test_a_disconnected_coinbase_withdraws_its_descendants(tmp_path: Path) -> None:
