@@ -34,8 +34,7 @@ PATIENT = PeerTimeouts(reply_s=3_600)
 
 
 def waiting(world: Stage) -> set[bytes]:
-    assert world.process is not None
-    return world.process.books.waiting()
+    return world.running.books.waiting()
 
 
 def is_accepted(world: Stage, txid: bytes) -> bool:
@@ -52,8 +51,7 @@ def test_a_transaction_may_be_broadcast_again_at_any_time(mode: Mode, tmp_path: 
             world.pass_time(pause_s)
             world.truth.mine(blocks)
             assert is_accepted(world, txid) or not pause_s
-        assert world.process is not None
-        assert sorted(world.process.answered) == [1, 2, 3, 4, 5]
+        assert sorted(world.running.answered) == [1, 2, 3, 4, 5]
         assert status(world, txid) is TxStatus.CONFIRMED
         assert world.has_found_all()
         assert not waiting(world)
@@ -154,8 +152,7 @@ class SaysWhy(Responder):
 def test_a_transaction_with_missing_inputs_is_refused(mode: Mode, responder: type[Responder], tmp_path: Path) -> None:
     with stage(tmp_path, mode, answering(responder, is_honest=True)) as world:
         synced(world)
-        assert world.process is not None
-        before = world.process.disk.store.views.balance().total
+        before = world.running.disk.store.views.balance().total
         txid = send(world, raw=build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [LOCKS[0].pays(777)]))
         world.pass_time(60)
         error = answer(world, txid)
@@ -164,14 +161,14 @@ def test_a_transaction_with_missing_inputs_is_refused(mode: Mode, responder: typ
         assert peer == world.nodes[0].addresses[0]
         is_stated = responder is SaysWhy
         assert reason == "bad-txns-inputs-missingorspent (0x10)" if is_stated else "does not have it" in reason
-        assert world.process.disk.store.views.balance().total == before
+        assert world.running.disk.store.views.balance().total == before
         assert txid not in waiting(world)
         assert status(world, txid) is TxStatus.REFUSED
         world.kill()
         synced(world)
         assert status(world, txid) is TxStatus.REFUSED
         assert txid not in waiting(world)
-        assert world.process.disk.store.views.balance().total == before
+        assert world.running.disk.store.views.balance().total == before
         assert not world.warnings
 
 

@@ -59,11 +59,9 @@ def test_blocks_without_a_match_are_recorded_together(tmp_path: Path, monkeypatc
         assert world.has_found_all()
         assert all(block.txs or block.raw for block in single)
         assert 0 < len(single) < world.truth.height
-        assert world.process is not None
-        assert isinstance(world.process.engine, ClientEngine)
         blocks = world.truth.regtest.chain.active
         total = sum(len(world.truth.regtest.chain.txs(block)) for block in blocks)
-        assert world.process.engine.books.filtered.txs == total
+        assert world.engine.books.filtered.txs == total
         connected = [event for event in world.told if isinstance(event, BlockConnected)]
         assert [event.height for event in connected] == sorted({event.height for event in connected})
         assert (connected[-1].height, connected[-1].hash) == (world.truth.height, world.truth.tip)
@@ -195,9 +193,7 @@ def test_a_pruned_peer_is_a_witness_of_recent_blocks(tmp_path: Path) -> None:
         world.truth.mine(20)
         paid = world.truth.height - 19
         world.wait_synced(within=60)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert 1 not in engine.books.positions_at(paid)
         world.nodes[1].is_up = True
         world.pass_time(400)
@@ -212,9 +208,7 @@ def test_waiting_answers_of_a_proven_liar_are_not_recorded(tmp_path: Path, monke
     with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt) as world:
         world.nodes[1].is_up = False
         world.boot()
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         is_slow[0] = False
         while not searched_parts(engine):  # the peer is asked for the first blocks
             world.pass_time(0.01)
@@ -240,8 +234,7 @@ def test_joined_unwitnessed_ranges_are_requested_once_per_peer(tmp_path: Path, m
     monkeypatch.setattr(coverage, "MAX_UNWITNESSED_RANGES", 1)
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, timeouts=PeerTimeouts(flight=20)) as world:
         world.boot_without(1)
-        assert world.process is not None
-        (other,) = [each for each in world.process.connections.values() if each.node is world.nodes[1]]
+        (other,) = [each for each in world.running.connections.values() if each.node is world.nodes[1]]
         assert 1 <= other.sent["getdata"] <= world.truth.height // 20 + 1
 
 
@@ -349,9 +342,7 @@ def test_blocks_below_an_ambiguous_block_are_unwitnessed_at_once(is_killed: bool
         spend_in_64_bytes(world)
         world.boot()
         world.pass_time(10)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert engine.books.cursor == world.truth.height - 1
         if is_killed:
             world.kill()
@@ -381,9 +372,7 @@ def test_announcements_during_a_filter_reload_cost_no_connection(
         world.watch_lock(lock)
         world.boot()
         world.wait_synced(within=60)
-        assert world.process is not None
-        assert isinstance(world.process.engine, ClientEngine)
-        links = bloom_links(world.process.engine)
+        links = bloom_links(world.engine)
         for _ in range(20):
             coin = OutPoint(regtest.pay(lock.pays(50_000)), 0)
             drifted[:] = [link.filter for link in links.values()]

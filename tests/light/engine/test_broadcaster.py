@@ -59,8 +59,7 @@ class Leaves(Taker):
 def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Rejects, Rejects) as world:
         synced(world)
-        assert world.process is not None
-        before = world.process.disk.store.views.balance()
+        before = world.running.disk.store.views.balance()
         txid = send(world)
         world.pass_time(50)
         error = answer(world, txid)
@@ -70,7 +69,7 @@ def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> N
         ]
         assert status(world, txid) is TxStatus.REFUSED
         assert changes(world, txid) == [(TxStatus.REFUSED, None)]
-        assert world.process.disk.store.views.balance() == before
+        assert world.running.disk.store.views.balance() == before
         assert {each.reason for each in world.told if isinstance(each, MatchWithdrawn)} == {Reason.REFUSED}
         assert not world.warnings  # no peer is banned
         told = len(steps(world, txid))
@@ -98,8 +97,7 @@ def test_rounded_times_do_not_delay_the_answer(mode: Mode, tmp_path: Path) -> No
     assert (at + reply_s) - at < reply_s
     with stage(tmp_path, mode, Drops, Leaves) as world:
         synced(world)
-        assert world.process is not None
-        world.process.lateness = 0.0
+        world.running.lateness = 0.0
         world.timeline.run(at)
         txid = send(world)
         world.timeline.run(at + reply_s - 1)
@@ -120,8 +118,7 @@ def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> N
         world.truth.regtest.submit_tx(raw)  # the peer had lied
         world.truth.mine()
         world.wait_synced(within=60)
-        assert world.process is not None
-        entry = world.process.disk.store.views.transaction(txid)
+        entry = world.running.disk.store.views.transaction(txid)
         assert entry is not None
         assert (entry.status, entry.is_own) == (TxStatus.CONFIRMED, True)
         assert world.has_found_all()
@@ -218,8 +215,7 @@ def test_a_transaction_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
         with stage(folder, Mode.COMPACT, Hoards) as world:
             synced(world)
             txid = send(world)
-            assert world.process is not None
-            world.process.steps_left = effects
+            world.running.steps_left = effects
             world.pass_time(120)
             behaviour = world.nodes[0].behaviour
             assert isinstance(behaviour, Hoards)
@@ -236,13 +232,12 @@ def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(
         return
     with stage(tmp_path, mode, Hoards, Hoards, max_peers=1 if is_private else 2) as world:
         synced(world)
-        assert world.process is not None
-        world.process.disk.slowness = 5.0
-        txid, books = send(world, is_private=is_private), world.process.engine.books
+        world.running.disk.slowness = 5.0
+        txid, books = send(world, is_private=is_private), world.engine.books
         while not books.facts.is_without_block(txid):
             world.pass_time(0.001)
         assert status(world, txid) is None
-        world.process.report(Abandon(txid))
+        world.running.report(Abandon(txid))
         world.pass_time(600)
         assert status(world, txid) is TxStatus.ABANDONED
         assert not [step for _, step in steps(world, txid) if step is BroadcastStep.SENT]
@@ -434,10 +429,9 @@ def test_a_foreign_conflict_does_not_answer_a_broadcast(is_kept: bool, mode: Mod
         rival = Transaction.parse(theirs).txid
         txid = send(world, raw=ours)
         world.pass_time(5)
-        assert world.process is not None
-        (peer,) = world.process.connections
+        (peer,) = world.running.connections
         for message in (Inv((InvItem(InvType.TX, rival),)), Tx(theirs)):
-            world.process.report(Heard(peer, message))
+            world.running.report(Heard(peer, message))
         world.pass_time(5)
         assert (status(world, txid), answer(world, txid)) == (TxStatus.PENDING, None)
         world.pass_time(60)
@@ -460,10 +454,9 @@ def test_a_foreign_conflict_does_not_stop_announcements(mode: Mode, restarts: bo
         ours, foreign = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
         txid = send(world, raw=ours)
         world.pass_time(5)
-        assert world.process is not None
-        (peer,) = world.process.connections
+        (peer,) = world.running.connections
         for message in (Inv((InvItem(InvType.TX, Transaction.parse(foreign).txid),)), Tx(foreign)):
-            world.process.report(Heard(peer, message))
+            world.running.report(Heard(peer, message))
         world.pass_time(5)
         assert status(world, txid) is TxStatus.PENDING
         if restarts:
@@ -509,8 +502,7 @@ def test_a_queued_broadcast_that_is_abandoned_is_never_announced(
         world.nodes[0].hang_up()
         world.pass_time(1)
         txid = send(world)
-        assert world.process is not None
-        world.process.report(Abandon(txid))
+        world.running.report(Abandon(txid))
         world.pass_time(1)
         assert isinstance(answer(world, txid), TxConflictError)
         assert status(world, txid) is TxStatus.ABANDONED

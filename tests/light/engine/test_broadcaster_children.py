@@ -68,10 +68,9 @@ def announce(world: Stage, number: int, raw: bytes) -> None:
 
 def ask(world: Stage, request: Request) -> None:
     """Let the user ask for a change."""
-    assert world.process is not None
     token = len(world.wishes.waiting) + 1
     world.wishes.waiting[token] = request
-    world.process.ask(token, request)
+    world.running.ask(token, request)
 
 
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
@@ -199,5 +198,4 @@ def test_a_child_that_pays_an_account_proves_the_parent(
         refused = [peer for peer, step in steps(world, txid) if step is BroadcastStep.REFUSED]
         assert refused == world.nodes[1].addresses
         assert status(world, txid) is TxStatus.PENDING
-        assert world.process is not None
-        assert ("shop" in world.process.engine.books.watch.accounts) is not is_removed
+        assert ("shop" in world.engine.books.watch.accounts) is not is_removed

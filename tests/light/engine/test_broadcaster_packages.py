@@ -162,8 +162,7 @@ def test_a_child_of_an_abandoned_parent_is_refused_with_advice(mode: Mode, tmp_p
         synced(world)
         parent = spend(world)
         txid = send(world, raw=parent)
-        assert world.process is not None
-        world.process.report(Abandon(txid))
+        world.running.report(Abandon(txid))
         world.pass_time(1)
         paid = Transaction.parse(parent).outputs[0].value
         child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(txid, 0), paid)], [LOCKS[0].pays(paid - 500)]))

@@ -56,10 +56,9 @@ def test_a_replaced_transaction_with_a_foreign_conflict_is_not_announced(
         first, rival, second = (Transaction.parse(raw).txid for raw in (ours, theirs, bump))
         send(world, raw=ours)
         world.pass_time(10)
-        assert world.process is not None
-        (peer,) = world.process.connections
+        (peer,) = world.running.connections
         for message in (Inv((InvItem(InvType.TX, rival),)), Tx(theirs)):
-            world.process.report(Heard(peer, message))
+            world.running.report(Heard(peer, message))
         world.pass_time(5)
         assert status(world, first) is TxStatus.PENDING
         send(world, raw=bump)
@@ -94,8 +93,7 @@ def test_abandoning_a_replaced_transaction_announces_nothing(
         world.pass_time(1_000)
         announced: list[Message] = []
         monkeypatch.setattr(world.privacy, "sent", announced.append)
-        assert world.process is not None
-        world.process.report(Abandon(Transaction.parse(raws[0]).txid))
+        world.running.report(Abandon(Transaction.parse(raws[0]).txid))
         world.pass_time(60)
         names = {item.hash for message in announced if isinstance(message, Inv) for item in message.items}
         assert names.isdisjoint({Transaction.parse(raws[0]).txid, Transaction.parse(raws[0]).wtxid})
@@ -193,8 +191,7 @@ def test_abandoned_versions_are_reported(mode: Mode, restarts: bool, tmp_path: P
         if restarts:
             world.kill()
             world.pass_time(100)
-        assert world.process is not None
-        world.process.report(Abandon(bump))
+        world.running.report(Abandon(bump))
         world.pass_time(10)
         assert changes(world, first) == [(TxStatus.REPLACED, bump), (TxStatus.ABANDONED, None)]
         assert changes(world, bump) == [(TxStatus.ABANDONED, None)]

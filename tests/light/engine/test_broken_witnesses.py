@@ -109,8 +109,7 @@ def test_the_next_announcer_is_asked_after_broken_bytes(
             world.pass_time(later_s)
             world.truth.regtest.submit_tx(raw)
         world.pass_time(60)
-        assert world.process is not None
-        views = world.process.disk.store.views
+        views = world.running.disk.store.views
         entry = views.transaction(tx.txid)
         assert entry is not None
         assert (entry.status, entry.raw) == (TxStatus.PENDING, raw)

@@ -121,8 +121,7 @@ def test_an_honest_peer_ends_the_agreement_of_liars(restarts: bool, tmp_path: Pa
         honest.is_up = False
         world.boot()
         world.wait_synced(within=60)
-        assert world.process is not None
-        assert not world.process.stored()
+        assert not world.running.stored()
         assert not world.banned
         honest.is_up = True
         if restarts:
@@ -130,10 +129,9 @@ def test_an_honest_peer_ends_the_agreement_of_liars(restarts: bool, tmp_path: Pa
             for liar in liars:
                 liar.is_up = False
             world.boot()
-            assert world.process is not None
         world.pass_time(400)
         assert world.has_found_all()
-        assert any(place.kind == "input" and place.height == world.truth.height for place in world.process.stored())
+        assert any(place.kind == "input" and place.height == world.truth.height for place in world.running.stored())
         causes = {event.address: getattr(event.error, "cause", None) for event in world.warnings if event.banned}
         addresses = () if restarts else [liar.addresses[0] for liar in liars]
         assert causes == dict.fromkeys(addresses, Lie.FALSE_FILTER_HEADER)

@@ -25,14 +25,12 @@ SMALL = PeerTimeouts(filters=15)
 
 def completeness(world: Stage) -> Counter[Completeness]:
     """Count the matches of the database by their completeness."""
-    assert world.process is not None
-    return Counter(each for _, _, _, each, _ in world.process.disk.store.matches())
+    return Counter(each for _, _, _, each, _ in world.running.disk.store.matches())
 
 
 def sent(world: Stage, *commands: str) -> list[int]:
     """The number of such messages that the client sent to each connected peer."""
-    assert world.process is not None
-    return [sum(each.sent[name] for name in commands) for each in world.process.connections.values()]
+    return [sum(each.sent[name] for name in commands) for each in world.running.connections.values()]
 
 
 def parts(blocks: int) -> int:
@@ -41,8 +39,7 @@ def parts(blocks: int) -> int:
 
 
 def waiting(world: Stage) -> set[bytes]:
-    assert world.process is not None
-    return world.process.books.waiting()
+    return world.running.books.waiting()
 
 
 def test_matches_of_one_peer_become_proven_with_another(tmp_path: Path) -> None:
@@ -93,8 +90,7 @@ def test_only_filters_above_the_start_are_requested(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, timeouts=SMALL, from_height=150) as world:
         world.boot()
         world.wait_synced(within=30)
-        assert world.process is not None
-        assert world.process.books.confirmed() == world.truth.scan(150)
+        assert world.running.books.confirmed() == world.truth.scan(150)
         assert sent(world, "getcfilters") == [parts(world.truth.height - 149)]
 
 

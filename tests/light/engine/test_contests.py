@@ -18,7 +18,6 @@ from simulation.truth import LATE_LOCKS, late_lock
 from simulation.world import World
 from spvfilter.light.engine.coverage import MAX_DISPUTED, MAX_FILTER_DISPUTES, MAX_UNDECIDED_RANGES, Coverage
 from spvfilter.light.engine.effects import Connect
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Lost, PeerConnected, Tick
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.events import Mode
@@ -214,9 +213,7 @@ def begin_to_contradict(world: Stage) -> None:
     assert not world.has_found_all()
     assert world.synced[-1].disputed == ()
     honest.is_up = True
-    assert world.process is not None
-    engine = world.process.engine
-    assert isinstance(engine, ClientEngine)
+    engine = world.engine
     coverage = engine.coverage
     for _ in range(100_000):
         world.pass_time(0.01)
@@ -299,9 +296,7 @@ def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
         world.wait_synced(within=60)
         honest.is_up = True
         world.pass_time(400)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert engine.coverage.filter_disputes
         assert not engine.coverage.in_doubt
         world.truth.receive()
@@ -313,7 +308,7 @@ def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
         honest.is_up = False
         honest.hang_up()
         if is_killed:
-            while world.process.disk.waiting:
+            while world.running.disk.waiting:
                 world.pass_time(0.01)
             world.kill()
             world.pass_time(60)
@@ -339,9 +334,7 @@ def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: f
         world.boot()
         world.wait_synced(within=60)
         liar.is_up = True
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         for _ in range(100_000):
             world.pass_time(0.002)
             if is_judging(engine):
@@ -358,9 +351,7 @@ def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: f
         world.wait_synced(within=120)
         assert world.synced[-1].peers == tuple(liar.addresses)
         assert world.synced[-1].disputed == ((apart, world.truth.height - 1),)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert searched_whole.items() <= engine.coverage.disputed.items()
         if not is_restarted:  # otherwise the peers of the earlier run have no names
             honest.is_up = True
@@ -392,13 +383,12 @@ def test_a_lie_below_the_start_repeats_searches_of_all_entries(tmp_path: Path) -
             world.watch_lock(late_lock(number), 10)
         world.wait_synced(within=60)
         world.pass_time(60)
-        assert world.process is not None
-        assert not hidden <= world.process.books.confirmed()
+        assert not hidden <= world.running.books.confirmed()
         honest.is_up = True
         world.pass_time(600)
         world.truth.mine()
         world.wait_synced(within=120)
-        assert hidden <= world.process.books.confirmed()
+        assert hidden <= world.running.books.confirmed()
 
 
 def test_a_leader_with_our_filter_headers_withdraws_its_dispute(tmp_path: Path) -> None:
@@ -406,9 +396,7 @@ def test_a_leader_with_our_filter_headers_withdraws_its_dispute(tmp_path: Path) 
         world.nodes[0].is_up = False
         world.boot()
         world.wait_synced(within=60)
-        assert world.process is not None
-        assert isinstance(world.process.engine, ClientEngine)
-        world.process.engine.coverage.add_filter_dispute(world.nodes[0].addresses[0], -1, world.truth.height)
+        world.engine.coverage.add_filter_dispute(world.nodes[0].addresses[0], -1, world.truth.height)
         world.truth.mine()
         world.wait_synced(within=60)
         assert world.synced[-1].disputed
@@ -484,9 +472,7 @@ def test_a_supporter_that_reconnects_at_once_is_still_followed(tmp_path: Path) -
     """Otherwise a disputing peer causes a new download whenever another peer loses its connection."""
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
         world.boot_without(1)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert engine.coverage.filter_disputes
         taken_back: list[int] = []
         filter_headers_of(engine).on_taken_back(taken_back.append)

@@ -23,8 +23,7 @@ BUSY_S = 120.0
 
 
 def status(world: Stage) -> ClientStatus:
-    assert world.process is not None
-    return world.process.status
+    return world.running.status
 
 
 def named(world: Stage, demand: Demand) -> list[str]:
@@ -38,8 +37,7 @@ def sees_payment(world: Stage) -> bool:
     """True if an unconfirmed payment appears within a minute."""
     world.truth.receive()
     world.pass_time(60)
-    assert world.process is not None
-    return world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting()
+    return world.truth.ours_waiting(world.is_wanted) == world.running.books.waiting()
 
 
 def free_slots(world: Stage) -> None:
@@ -63,8 +61,7 @@ def test_node_without_relay_slots_still_serves_blocks(mode: Mode, tmp_path: Path
         world.wait_synced(within=BUSY_S)
         assert world.has_found_all()
         assert len(world.warnings) == MAX_CLOSED  # the connection stays
-        assert world.process is not None
-        (connection,) = world.process.connections.values()
+        (connection,) = world.running.connections.values()
         assert not connection.sent["mempool"]  # it would need a slot too
 
 
@@ -138,8 +135,7 @@ def test_auto_goes_on_with_recent_blocks_beside_an_upload_limit(
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=BUSY_S)
-        assert world.process is not None
-        assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
+        assert not any(connection.sent["filterload"] for connection in world.running.connections.values())
 
 
 @pytest.mark.slow

@@ -53,15 +53,12 @@ def _few_undecided_blocks_end_a_dispute(monkeypatch: pytest.MonkeyPatch) -> None
 
 def there(world: Stage) -> set[int]:
     """Return the numbers of the connected nodes."""
-    assert world.process is not None
-    return {world.nodes.index(each.node) for each in world.process.connections.values() if each.is_ready}
+    return {world.nodes.index(each.node) for each in world.running.connections.values() if each.is_ready}
 
 
 def trusted(world: Stage) -> set[int]:
     """Return the numbers of the nodes that support our filter header of the tip."""
-    assert world.process is not None
-    engine = world.process.engine
-    assert isinstance(engine, ClientEngine)
+    engine = world.engine
     addresses = {peer.address for peer in filter_headers_of(engine).supporters(world.truth.height)}
     return {number for number, node in enumerate(world.nodes) if addresses & set(node.addresses)}
 
@@ -192,9 +189,7 @@ def test_the_block_that_would_end_a_dispute_is_judged(
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 100)
     with stage(tmp_path, Mode.COMPACT, HidesLater, Prompt) as world:
         world.boot_without(late)
-        assert world.process is not None
-        engine, liar = world.process.engine, world.nodes[0].behaviour
-        assert isinstance(engine, ClientEngine)
+        engine, liar = world.engine, world.nodes[0].behaviour
         assert isinstance(liar, HidesLater)
         (undecided,) = undecided_blocks(engine).values()
         monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", len(undecided))
@@ -234,9 +229,7 @@ def test_an_ended_dispute_ends_once_if_filter_headers_are_refetched(tmp_path: Pa
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(0)
         assert warned_of(world) == set(world.nodes[0].addresses)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         number, (first, _) = len(world.warnings), world.synced[-1].disputed[0]
         take_back_filter_headers(engine, first)  # as if all supporters of our filter headers were gone
         world.truth.receive()
@@ -281,9 +274,7 @@ def test_a_roaming_disputer_causes_a_bounded_number_of_searches(
         world.nodes[0].is_up = False
         world.boot()
         world.wait_synced(within=60)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         for _ in range(12):
             world.nodes[0].is_up = True
             world.pass_time(300)
@@ -347,9 +338,7 @@ def test_only_the_last_blocks_of_a_late_disputer_are_judged(tmp_path: Path, monk
         world.wait_synced(within=60)
         world.nodes[0].is_up = True
         world.pass_time(400)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         searched = {height for height in engine.coverage.disputed if height > ended}
         assert searched
         assert min(searched) > world.truth.height - 10
@@ -501,9 +490,7 @@ def test_a_gone_disputer_leaves_no_request_for_an_unavailable_block(tmp_path: Pa
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, from_height=150) as world:
         world.truth.mine(200)
         world.boot_without(1)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         for _ in range(3):
             world.nodes[1].is_up = True
             world.pass_time(60)
@@ -533,9 +520,7 @@ def test_an_ended_dispute_leaves_no_request_of_a_closed_case(tmp_path: Path) -> 
             liar.is_up = True
         world.pass_time(400)
         assert warned_of(world)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert not is_judging(engine)
         assert not len(block_requests_of(engine))
 

@@ -9,7 +9,6 @@ import pytest
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.engine import bloomfilters
 from spvfilter.light.engine.bloomlink import BloomLink
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.events import Mode
 from spvfilter.primitives import TxOut
 from spvfilter.store.ledger import TxStatus
@@ -31,8 +30,7 @@ def pay(world: Stage) -> bytes:
 
 
 def status(world: Stage, txid: bytes) -> TxStatus | None:
-    assert world.process is not None
-    return world.process.engine.books.judgement.status(txid)
+    return world.engine.books.judgement.status(txid)
 
 
 def sent(world: Stage) -> list[Message]:
@@ -149,7 +147,5 @@ def test_few_inputs_are_kept_for_the_next_filter(tmp_path: Path, monkeypatch: py
 
 def only(world: Stage) -> BloomLink:
     """The link to the only peer."""
-    assert world.process is not None
-    assert isinstance(world.process.engine, ClientEngine)
-    (link,) = bloom_links(world.process.engine).values()
+    (link,) = bloom_links(world.engine).values()
     return link

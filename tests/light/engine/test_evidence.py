@@ -91,9 +91,8 @@ def funded(world: Stage, payments: int = 3) -> None:
 
 
 def views(world: Stage) -> Views:
-    assert world.process is not None
     world.pass_time(1)
-    return world.process.disk.store.views
+    return world.running.disk.store.views
 
 
 def answers(world: Stage) -> dict[str, object]:
@@ -126,8 +125,7 @@ def test_forged_spends_of_confirmed_coins_change_no_answer(mode: Mode, then: str
         funded(world)
         before, made = answers(world), forged(world)
         invent(world, made)
-        assert world.process is not None
-        assert world.process.status.waiting == len(made)
+        assert world.running.status.waiting == len(made)
         assert {entry.txid for entry in views(world).history(waiting=True)} == {tx.txid for tx in made}
         assert {entry.status for entry in views(world).history(waiting=True)} == {TxStatus.WAITING}
         assert answers(world) == before
@@ -153,7 +151,7 @@ def test_forged_spends_of_confirmed_coins_change_no_answer(mode: Mode, then: str
                 sent = send(world, raw=build_tx([coin.spend()], [coin.lock.pays(coin.value - 900)]))
                 world.pass_time(30)
                 assert views(world).transaction(sent) is not None
-                world.process.report(Abandon(sent))
+                world.running.report(Abandon(sent))
                 world.pass_time(5)
         now = answers(world)
         if then != "own broadcast":
@@ -236,8 +234,7 @@ def test_honest_payment_counts_within_seconds(mode: Mode, tmp_path: Path) -> Non
         world.pass_time(20)
         (entry,) = [each for each in views(world).history() if each.status is TxStatus.PENDING]
         assert entry.txid == world.truth.coins[-1].outpoint.txid
-        assert world.process is not None
-        assert world.process.status.waiting == 0
+        assert world.running.status.waiting == 0
 
 
 @MODES

@@ -12,7 +12,6 @@ from simulation.behaviours.faulty import NoBloom
 from simulation.world import Placed
 from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import MatchedTx
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.node.blocktree import TreeBlock
@@ -95,8 +94,7 @@ def test_control_characters_in_a_user_agent_are_escaped(tmp_path: Path) -> None:
         world.boot()
         world.wait_synced(within=60)
         told = {event.user_agent for event in world.told if isinstance(event, PeerChanged) and event.address}
-        assert world.process is not None
-        (peer,) = world.process.status.peers
+        (peer,) = world.running.status.peers
         assert told == {peer.user_agent} == {"/\\x1b]0;owned\\x07\\x0d\\x0afake: line\\xff/"}
 
 
@@ -141,9 +139,7 @@ def test_a_witness_that_joins_a_running_search_is_not_accused(tmp_path: Path) ->
         world.pass_time(60)
         assert world.has_found_all()
         assert not world.warnings
-        assert world.process is not None
-        assert isinstance(world.process.engine, ClientEngine)
-        spans = world.process.engine.coverage.unwitnessed
+        spans = world.engine.coverage.unwitnessed
         assert spans
         assert all(len(span.witnesses.groups) == 2 for span in spans)  # every block was compared
 

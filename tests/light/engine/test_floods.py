@@ -24,11 +24,10 @@ def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind:
         world.boot()
         world.wait_synced(within=60)
         world.pass_time(2_400)
-        assert world.process is not None
         if kind is InventsConflicts:
             assert world.banned  # its spends of the wallet's coins are not signed
         else:
-            assert world.process.books.waiting()  # the flood has arrived
+            assert world.running.books.waiting()  # the flood has arrived
         for _ in range(3):
             world.truth.receive()
             world.truth.mine()
@@ -49,12 +48,10 @@ def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind:
 def test_a_flood_of_foreign_payments_keeps_no_others_out(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, InventsMany, Prompt, Prompt, mempool_groups=1) as world:
         world.boot()
-        assert world.process is not None
-        world.process.engine.books.intake.pool.limits = PendingLimits(number=100)
+        world.engine.books.intake.pool.limits = PendingLimits(number=100)
         world.wait_synced(within=60)
         world.pass_time(2_400)
-        assert world.process is not None
-        books = world.process.engine.books
+        books = world.engine.books
         assert len(books.intake.pool) == 100
         for _ in range(5):
             world.truth.receive()
@@ -64,7 +61,7 @@ def test_a_flood_of_foreign_payments_keeps_no_others_out(mode: Mode, tmp_path: P
         world.pass_time(2_400)
         assert books.facts.is_without_block(payment)
         assert len(books.intake.pool) == 100
-        assert world.process.status.turned_away == books.intake.turned_away > 5
+        assert world.running.status.turned_away == books.intake.turned_away > 5
         (warning,) = (event for event in world.told if isinstance(event, PendingWarning))
         assert warning.transactions == 100
         world.truth.mine()

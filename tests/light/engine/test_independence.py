@@ -13,7 +13,6 @@ from simulation.behaviours.compact import OmitsScripts
 from simulation.node import Node
 from simulation.truth import copy_chain
 from spvfilter.light.engine.effects import Commit
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import HeardTogether, Instant
 from spvfilter.light.events import Mode
 from spvfilter.node.regtest import Regtest
@@ -135,9 +134,7 @@ def test_proof_of_disconnected_blocks_does_not_survive_a_crash(tmp_path: Path) -
         world.pass_time(60)
         fork = world.truth.height - 5
         chains = [branch(world, 5, blocks) for blocks in (6, 7)]
-        assert world.process is not None
-        engine, disk = world.process.engine, world.process.disk
-        assert isinstance(engine, ClientEngine)
+        engine, disk = world.engine, world.running.disk
         assert engine.coverage.proven == world.truth.height
         assert not disk.waiting
         told = (

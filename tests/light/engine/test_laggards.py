@@ -8,7 +8,6 @@ import pytest
 
 from simulation.behaviours.schemes import Lags
 from spvfilter.light.engine.addresses import EXTRA_S
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Heard, Input, Lost, PeerConnected
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.staletip import CATCH_UP_S
@@ -26,16 +25,13 @@ MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT, Mode.AUTO])
 
 def _ready(world: Stage) -> set[int]:
     """Return the numbers of the ready nodes."""
-    assert world.process is not None
-    engine = world.process.engine
-    assert isinstance(engine, ClientEngine)
+    engine = world.engine
     return {int(peer.address.split(".")[1]) for peer in engine.pool.ready()}
 
 
 def _connected(world: Stage) -> set[int]:
     """Return the numbers of the connected nodes, ready or not."""
-    assert world.process is not None
-    return {each.node.number + 1 for each in world.process.connections.values()}
+    return {each.node.number + 1 for each in world.running.connections.values()}
 
 
 @pytest.mark.few(1)
@@ -89,9 +85,7 @@ def test_a_dropped_laggard_does_not_return_for_its_network(mode: Mode, tmp_path:
         world.wait_synced(within=60)
         world.pass_time(CATCH_UP_S + 100)
         (laggard,) = world.nodes[2].addresses
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert laggard not in {peer.address for peer in engine.pool.ready()}
         before = engine.pool.take_number()
         world.pass_time(600)
@@ -182,10 +176,9 @@ def test_a_peer_whose_announcement_was_lost_can_prove_the_tip(mode: Mode, tmp_pa
         world.boot()
         world.wait_synced(within=60)
         world.nodes[1].behaviour.loses = True  # type: ignore[attr-defined]
-        assert world.process is not None
-        before = world.process.engine.chain.height  # type: ignore[attr-defined]
+        before = world.engine.chain.height
         world.truth.mine(1)
-        while world.process.engine.chain.height == before:  # type: ignore[attr-defined]
+        while world.engine.chain.height == before:
             world.pass_time(0.001)
         world.nodes[0].go_down()
         world.wait_synced(within=PeerTimeouts().answer_s + 60)

@@ -12,7 +12,6 @@ from light.engine.test_bounds import Run
 from spvfilter.light.engine import longchange
 from spvfilter.light.engine.coverage import UnwitnessedRange, Witnesses
 from spvfilter.light.engine.effects import Commit, Effect, Wake
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Committed, Input, Instant, Tick
 from spvfilter.light.engine.longchange import LongChange
 from spvfilter.light.engine.quorum import Quorum
@@ -90,8 +89,7 @@ def test_a_client_killed_in_a_long_change_loses_nothing(
         world.pass_time(0.1)
     assert len(taken) == steps
     world.boot()
-    assert world.process is not None
-    assert world.process.stored() == before
+    assert world.running.stored() == before
     world.wait_synced(within=60)
     assert world.has_found_all()
     assert len(world.truth.scan()) >= len(before) + 30
@@ -116,10 +114,7 @@ def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkey
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
-        process = world.process
-        assert process is not None
-        assert isinstance(process.engine, ClientEngine)
-        engine, owed = process.engine, [UnwitnessedRange(0, 3, Witnesses())]  # since a search by BIP-37
+        engine, owed = world.engine, [UnwitnessedRange(0, 3, Witnesses())]  # since a search by BIP-37
         change, compact = context_of(engine).change, filter_search_of(engine)
         true = change.begin
 
@@ -150,8 +145,7 @@ def test_a_rescan_in_the_step_that_begins_a_block_counts(world: Stage, monkeypat
 
     def begin(self: LongChange, parts: Parts[None]) -> None:
         true(self, parts)
-        assert world.process is not None
-        books = world.process.engine.books
+        books = world.engine.books
         if not moved:
             moved.append(books.cursor)
             books.searches.search_again(books.cursor - 3)

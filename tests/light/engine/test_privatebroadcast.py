@@ -12,7 +12,6 @@ from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects
 from simulation.connection import Connection
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
 from spvfilter.light.engine import privatebroadcast
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
@@ -170,9 +169,8 @@ def test_an_old_private_transaction_goes_to_any_reachable_peer(away: str, tmp_pa
         known = answer(world, txid)
         assert isinstance(known, Broadcast)
         (given,) = named(world, known.sent)
-        assert world.process is not None
         free = [
-            node for node in world.nodes if all(each.node is not node for each in world.process.connections.values())
+            node for node in world.nodes if all(each.node is not node for each in world.running.connections.values())
         ]
         for node in free:
             node.is_up = (node is given) is (away == "the others")
@@ -214,7 +212,6 @@ def test_a_private_transaction_without_echo_is_announced_to_all(restarts: bool, 
         world.nodes[2].is_up = True
         world.boot()
         world.wait_synced(within=60)
-        assert world.process is not None
         while stranger(world).behaviour.name != "Drops":  # which of the nodes are connected is random
             world.kill()
             world.pass_time(60)
@@ -240,14 +237,11 @@ def test_a_note_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         synced(world)
         txid = send(world, is_private=True)
         world.pass_time(10)
-        assert world.process is not None
         until = world.true_wall() + 100
-        world.process.disk.store.commit(Batch(notes={PRIVATE_NOTE: json.dumps({txid.hex(): until}).encode()}))
+        world.running.disk.store.commit(Batch(notes={PRIVATE_NOTE: json.dumps({txid.hex(): until}).encode()}))
         world.kill()
         world.pass_time(60)
-        assert world.process is not None
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         own = engine.broadcaster.find(txid)
         assert own is not None
         assert own.private is not None
@@ -542,8 +536,7 @@ def test_no_connected_peer_is_told_after_a_crash(effects: int, tmp_path: Path, m
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         told = announced_from_now(world, monkeypatch)
-        assert world.process is not None
-        world.process.steps_left = effects
+        world.running.steps_left = effects
         raw = spend(world)
         txid = send(world, is_private=True, raw=raw)
         world.pass_time(2)

@@ -42,11 +42,10 @@ def test_a_call_after_abandon_sends_the_transaction(tmp_path: Path, monkeypatch:
         raw = spend(world)
         txid = Transaction.parse(raw).txid
         hand_over_again(world, monkeypatch, raw)
-        assert world.process is not None
-        world.process.report(Abandon(txid))
+        world.running.report(Abandon(txid))
         world.pass_time(2)
         assert status(world, txid) is TxStatus.ABANDONED
-        world.process.answers.pop(txid)
+        world.running.answers.pop(txid)
         send(world, is_private=True, raw=raw)
         world.pass_time(60)
         assert isinstance(answer(world, txid), Broadcast)

@@ -9,7 +9,6 @@ import pytest
 from simulation.behaviours.relay import Drops, Rejects, Taker
 from spvfilter.errors import ParameterError, TxCheckError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine import relay
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Abandon, BroadcastAsked as Sending
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
@@ -47,19 +46,12 @@ def foreign(number: int = 1, size: int = 0) -> bytes:
 
 def send(world: Stage, *raws: bytes, guest: str = "") -> bytes:
     """Send transactions as the guest of a server, parents first. Returns the txid of the last one."""
-    assert world.process is not None
-    world.process.report(Sending(raws[-1], parents=raws[:-1], guest=guest))
+    world.running.report(Sending(raws[-1], parents=raws[:-1], guest=guest))
     return Transaction.parse(raws[-1]).txid
 
 
-def engine(world: Stage) -> ClientEngine:
-    assert world.process is not None
-    assert isinstance(world.process.engine, ClientEngine)
-    return world.process.engine
-
-
 def kept(world: Stage) -> int:
-    return len(engine(world).relay)
+    return len(world.engine.relay)
 
 
 @MODES
@@ -73,7 +65,7 @@ def test_transaction_of_others_is_served_and_in_no_books(mode: Mode, tmp_path: P
         assert isinstance(found, Broadcast)
         assert found.sent
         assert status(world, txid) is None
-        assert engine(world).books.facts.record(txid) is None
+        assert world.engine.books.facts.record(txid) is None
         assert [each for each in world.told[events:] if getattr(each, "txid", None) == txid] == []
         world.pass_time(relay.RELAY_S + 10)
         assert kept(world) == 0
@@ -195,19 +187,18 @@ def test_transaction_that_no_peer_requests_can_be_withdrawn(tmp_path: Path, monk
     monkeypatch.setattr(Waits, "asks", False)
     with stage(tmp_path, Mode.COMPACT, Waits) as world:
         synced(world)
-        assert world.process is not None
         txid = send(world, foreign())
         world.pass_time(5)
-        assert engine(world).is_unsent(txid)
-        world.process.report(Abandon(txid, is_unsent=True))
+        assert world.engine.is_unsent(txid)
+        world.running.report(Abandon(txid, is_unsent=True))
         world.pass_time(1)
         assert isinstance(answer(world, txid), UselessPeerError)
         assert kept(world) == 0
         monkeypatch.setattr(Waits, "asks", True)
         txid = send(world, foreign(2))
         world.pass_time(5)
-        assert not engine(world).is_unsent(txid)
-        world.process.report(Abandon(txid, is_unsent=True))
+        assert not world.engine.is_unsent(txid)
+        world.running.report(Abandon(txid, is_unsent=True))
         assert kept(world) == 1
 
 
@@ -218,7 +209,7 @@ def test_peer_that_requests_the_parent_does_not_know_it(tmp_path: Path) -> None:
         txid = send(world, raw)
         world.pass_time(8)
         assert answer(world, txid) is None
-        assert engine(world).lacking(txid) == (Transaction.parse(raw).inputs[0][:32],)
+        assert world.engine.lacking(txid) == (Transaction.parse(raw).inputs[0][:32],)
 
 
 @pytest.mark.slow
@@ -267,7 +258,7 @@ def test_without_peers_the_answer_comes_in_time(tmp_path: Path) -> None:
             end.close()
         world.pass_time(5)
         txid = send(world, foreign())
-        world.pass_time(engine(world).options.timeouts.reply_s + 1)
+        world.pass_time(world.engine.options.timeouts.reply_s + 1)
         assert isinstance(answer(world, txid), UselessPeerError)
         world.pass_time(relay.RELAY_S)
         assert kept(world) == 0

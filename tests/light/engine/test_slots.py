@@ -187,11 +187,10 @@ def test_a_peer_without_the_needed_services_takes_no_slot(tmp_path: Path) -> Non
         world.boot()
         world.wait_synced(within=60)
         world.nodes[2].is_up = True
-        assert world.process is not None
-        there = {id(each.node) for each in world.process.connections.values()}
+        there = {id(each.node) for each in world.running.connections.values()}
         for _ in range(60):
             world.pass_time(30)
-            ready = {id(each.node) for each in world.process.connections.values() if each.is_ready}
+            ready = {id(each.node) for each in world.running.connections.values() if each.is_ready}
             assert there <= ready | {id(world.nodes[2])}
 
 

@@ -19,7 +19,6 @@ from simulation.pipe import Quality
 from simulation.truth import copy_chain
 from simulation.world import World
 from spvfilter.filters.bip37 import MatchedTx
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
@@ -186,7 +185,7 @@ def test_peers_that_send_single_blocks_delay_synced_briefly(crawling: int, tmp_p
         assert world.has_found_all()
         assert not world.banned
         world.pass_time(400)
-        pool = world.process.engine.pool  # type: ignore[union-attr]
+        pool = world.engine.pool
         # after its answer, the peer is ready again
         assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)
 
@@ -200,7 +199,7 @@ def test_a_peer_delays_synced_once_despite_many_slow_answers(others: int, tmp_pa
         world.wait_synced(within=40)
         assert world.has_found_all()
         world.pass_time(900)
-        assert not world.process.engine.coverage.unwitnessed  # type: ignore[union-attr]  # it is still compared
+        assert not world.engine.coverage.unwitnessed  # it is still compared
 
 
 @pytest.mark.slow
@@ -266,9 +265,7 @@ def test_a_lagging_sole_supporter_keeps_no_filter_header(tmp_path: Path) -> None
         world.wait_synced(within=60)
         honest.is_up = True
         world.pass_time(400)
-        engine = world.process.engine  # type: ignore[union-attr]
-        assert isinstance(engine, ClientEngine)
-        assert engine.coverage.disputed
+        assert world.engine.coverage.disputed
         for within in (60, 10):
             world.truth.receive()
             world.truth.mine()

@@ -13,7 +13,6 @@ from simulation.behaviours.faulty import Downloading, SkewedClock
 from simulation.behaviours.schemes import Lags
 from simulation.pipe import Quality
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
@@ -114,8 +113,7 @@ def test_a_repeated_search_ends_synced_and_reports_it_again(mode: Mode, liar: Ki
         assert not world.has_found_all()
         process, before, searching = world.process, len(world.synced), 0
         assert process is not None
-        engine = process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         world.nodes[1].is_up = True
         while len(world.synced) == before:
             world.pass_time(0.05)
@@ -212,16 +210,13 @@ def test_an_own_transaction_returns_from_below_hundreds_of_blocks(mode: Mode, tm
         world.wait_synced(within=120)
         world.pass_time(30)
         assert raw in [tx.raw for tx in regtest.mempool]
-        assert world.process is not None
-        entry = world.process.disk.store.views.transaction(Transaction.parse(raw).txid)
+        entry = world.running.disk.store.views.transaction(Transaction.parse(raw).txid)
         assert entry is not None
         assert (entry.status, entry.is_own) == (TxStatus.PENDING, True)
 
 
 def coverage_of(world: Stage) -> Coverage:
-    assert world.process is not None
-    engine = world.process.engine
-    assert isinstance(engine, ClientEngine)
+    engine = world.engine
     return engine.coverage
 
 
@@ -273,16 +268,14 @@ SETTLED_S = 15.0  # for the handshake, an announcement and the search
 
 
 def is_synced(world: Stage) -> bool:
-    assert world.process is not None
-    return world.process.status.is_synced
+    return world.running.status.is_synced
 
 
 def check_status(world: Stage, tip_since: float) -> None:
     """Compare `is_synced` with the state of nodes, lines and chains."""
     process, now, tip = world.process, world.timeline.now, world.truth.tip
     assert process is not None
-    engine = process.engine
-    assert isinstance(engine, ClientEngine)
+    engine = world.engine
     heard = [each for each in process.connections.values() if each.is_ready and now - each.heard_at < SILENCE_S]
     alive = [
         each

@@ -28,8 +28,7 @@ def synced(world: Stage) -> None:
 
 
 def waiting(world: Stage) -> set[bytes]:
-    assert world.process is not None
-    return world.process.books.waiting()
+    return world.running.books.waiting()
 
 
 def withdrawn(world: Stage) -> set[tuple[bytes, Reason]]:

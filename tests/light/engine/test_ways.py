@@ -13,7 +13,7 @@ from simulation.pipe import Quality
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.addresses import BLOOM_NEEDS
 from spvfilter.light.engine.effects import Commit
-from spvfilter.light.engine.engine import ClientEngine, SearchMode
+from spvfilter.light.engine.engine import SearchMode
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, SearchStart
 from spvfilter.light.events import Broadcast, Mode
@@ -56,8 +56,7 @@ def test_auto_sends_no_filter_while_peers_with_compact_filters_connect(tmp_path:
     with stage(tmp_path, Mode.AUTO, *[Late] * 4, NoFilters) as world:
         world.boot()
         world.wait_synced(within=120)
-        assert world.process is not None
-        assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
+        assert not any(connection.sent["filterload"] for connection in world.running.connections.values())
 
 
 def test_a_change_to_compact_filters_clears_the_filters_of_peers(
@@ -76,9 +75,8 @@ def test_a_change_to_compact_filters_clears_the_filters_of_peers(
         world.pass_time(60)
         world.truth.receive(lock)
         world.pass_time(60)
-        assert world.process is not None
-        assert world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting()
-        (connection,) = world.process.connections.values()
+        assert world.truth.ours_waiting(world.is_wanted) == world.running.books.waiting()
+        (connection,) = world.running.connections.values()
         assert connection.sent["filterclear"] == 1
         assert not world.warnings
 
@@ -99,9 +97,8 @@ def test_compact_filters_without_the_mempool_reveal_nothing_new(
         world.wait_synced(within=120)
         txid = send(world)
         world.pass_time(60)
-        assert world.process is not None
         assert isinstance(answer(world, txid), Broadcast)
-        (connection,) = world.process.connections.values()
+        (connection,) = world.running.connections.values()
         assert (connection.sent["filterload"], connection.sent["filteradd"], connection.sent["filterclear"]) == (
             1,
             0,
@@ -123,8 +120,7 @@ def test_compact_filters_find_spends_of_a_bare_multisig_output(tmp_path: Path, m
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
-        assert world.process is not None
-        world.process.ask(1, AddEntries(((EntryKind.MULTISIG_KEY, key(70), None),), SearchStart()))
+        world.running.ask(1, AddEntries(((EntryKind.MULTISIG_KEY, key(70), None),), SearchStart()))
         world.truth.learn(lock)
         world.wait_synced(within=120)
         world.truth.receive(lock)
@@ -159,15 +155,13 @@ def test_blocks_that_were_searched_by_bip37_later_are_not_proven(
         way[0] = SearchMode.BLOOM
         world.nodes[1].go_down()
         world.pass_time(60)
-        assert world.process is not None
-        world.process.ask(1, AddEntries(((EntryKind.SCRIPT, lock.script_pubkey, None),), SearchStart(0)))
+        world.running.ask(1, AddEntries(((EntryKind.SCRIPT, lock.script_pubkey, None),), SearchStart(0)))
         world.truth.mine()
         world.wait_synced(within=120)
         way[0] = SearchMode.COMPACT
         world.truth.mine()
         world.wait_synced(within=120)
-        engine = world.process.engine
-        assert isinstance(engine, ClientEngine)
+        engine = world.engine
         assert 1 not in engine.books.positions_at(paid)
         assert world.synced[-1].proven_height < paid
         assert engine.status_at(Instant(0.0, 0.0), world.truth.height, 0, engine.books.cursor, ()).proven_height < paid
@@ -203,8 +197,7 @@ def test_auto_uses_compact_filters_again_when_a_peer_is_steady(tmp_path: Path) -
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=30)
-        assert world.process is not None
-        (steady,) = [each for each in world.process.connections.values() if each.node is world.nodes[0]]
+        (steady,) = [each for each in world.running.connections.values() if each.node is world.nodes[0]]
         assert steady.sent["getcfilters"]
         assert world.has_found_all()
 
@@ -226,8 +219,7 @@ def test_a_new_network_with_compact_filters_gets_a_slot(tmp_path: Path) -> None:
         world.truth.mine()
         world.wait_synced(within=60)
         assert world.has_found_all()
-        assert world.process is not None
-        assert len(world.process.connections) == 2
+        assert len(world.running.connections) == 2
 
 
 class _FakingResponder(Responder):
@@ -259,13 +251,12 @@ def sent_to_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
         end.session.send(wire.Inv((InvItem(InvType.WTX, Transaction.parse(_FakingResponder.raw).wtxid),)))
         end.work()
         world.pass_time(30)
-        assert world.process is not None
-        assert bool(world.process.books.waiting()) == (lock in world.truth.locks)
+        assert bool(world.running.books.waiting()) == (lock in world.truth.locks)
         world.truth.others()
         world.truth.mine()
         world.wait_synced(within=60)
         assert not world.banned
-        return [dict(connection.sent) for connection in world.process.connections.values()]
+        return [dict(connection.sent) for connection in world.running.connections.values()]
 
 
 def test_a_fake_payment_does_not_reveal_an_own_address(tmp_path: Path) -> None:
@@ -285,9 +276,7 @@ def test_an_entry_and_its_search_start_are_in_one_commit(mode: Mode, tmp_path: P
     with stage(tmp_path, mode, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
-        assert world.process is not None
-        made = world.process.engine
-        assert isinstance(made, ClientEngine)
+        made = world.engine
         entry = (EntryKind.SCRIPT, p2wpkh(key(9_000)).script_pubkey, None)
         effects = made.step(Asked(1, AddEntries((entry,), SearchStart(5))), Instant(world.timeline.now, world.wall()))
         (commit,) = [effect for effect in effects if isinstance(effect, Commit) and effect.batch.entries]
@@ -310,11 +299,10 @@ def test_auto_does_not_wait_for_an_address_without_a_slot(most: int, tmp_path: P
         world.boot()
         world.wait_synced(within=30)
         assert world.has_found_all()
-        assert world.process is not None
-        assert world.process.engine.search_mode is SearchMode.BLOOM  # type: ignore[attr-defined]
-        before = {number for number, each in world.process.connections.items() if each.is_ready}
+        assert world.engine.search_mode is SearchMode.BLOOM
+        before = {number for number, each in world.running.connections.items() if each.is_ready}
         world.pass_time(600)
-        assert before == world.process.connections.keys()
+        assert before == world.running.connections.keys()
         assert not world.warnings
 
 
@@ -323,9 +311,8 @@ def test_auto_finds_the_only_named_peer_with_compact_filters(most: int, tmp_path
     with stage(tmp_path, Mode.AUTO, *[OnlyBloom] * 5, Prompt, max_peers=most) as world:
         world.boot()
         world.wait_synced(within=30)
-        assert world.process is not None
-        assert world.process.engine.search_mode is SearchMode.COMPACT  # type: ignore[attr-defined]
-        assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
+        assert world.engine.search_mode is SearchMode.COMPACT
+        assert not any(connection.sent["filterload"] for connection in world.running.connections.values())
 
 
 def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
@@ -351,16 +338,15 @@ def test_requests_from_before_a_filter_cost_no_connection(tmp_path: Path, monkey
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
         world.wait_synced(within=120)
-        assert world.process is not None
-        ways = [world.process.engine.search_mode]  # type: ignore[attr-defined]
+        ways = [world.engine.search_mode]
         for number in range(20):
             world.truth.others()
             world.pass_time(0.5)
             if number == 10:
-                world.process.ask(1, AddEntries(((EntryKind.OUTPOINT, bytes((7,)) * 36, None),), SearchStart()))
+                world.running.ask(1, AddEntries(((EntryKind.OUTPOINT, bytes((7,)) * 36, None),), SearchStart()))
         world.truth.mine()
         world.pass_time(60)
-        ways.append(world.process.engine.search_mode)  # type: ignore[attr-defined]
+        ways.append(world.engine.search_mode)
         assert ways == [SearchMode.COMPACT, SearchMode.BLOOM]
         assert not world.warnings
         assert world.has_found_all()
@@ -382,5 +368,4 @@ def test_an_announcement_during_a_wait_is_found_by_bip37(tmp_path: Path, monkeyp
         world.pass_time(60)
         way[0] = SearchMode.BLOOM
         world.pass_time(60)
-        assert world.process is not None
-        assert world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting() != set()
+        assert world.truth.ours_waiting(world.is_wanted) == world.running.books.waiting() != set()

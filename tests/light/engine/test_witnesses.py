@@ -5,7 +5,6 @@ already.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -14,7 +13,6 @@ from simulation.behaviours.relay import Drops, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.effects import Commit, Send
-from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Abandon, BroadcastAsked as Sending, Committed
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
@@ -54,8 +52,7 @@ def test_a_second_witness_is_announced(mode: Mode, kind: type[Taker], tmp_path: 
         send(world, raw=raws[1])
         world.pass_time(10)
         assert given == [raws[1]]
-        assert world.process is not None
-        entry = world.process.disk.store.views.transaction(txid)
+        entry = world.running.disk.store.views.transaction(txid)
         assert entry is not None
         assert (entry.raw, entry.status) == (raws[1], TxStatus.PENDING)
         world.kill()
@@ -94,8 +91,7 @@ def test_a_second_witness_of_a_known_transaction_is_not_refused(
         if ran_before:
             world.kill()
             world.pass_time(60)
-        assert world.process is not None
-        world.process.answers.pop(txid, None)
+        world.running.answers.pop(txid, None)
         send(world, raw=raws[1])
         for _ in range(20):
             world.pass_time(30)
@@ -115,14 +111,13 @@ def test_a_second_witness_of_an_abandoned_transaction_is_not_refused(
         raws = signed_twice(world)
         txid = send(world, raw=raws[0])
         world.pass_time(10)
-        assert world.process is not None
-        world.process.report(Abandon(txid))
+        world.running.report(Abandon(txid))
         world.pass_time(10)
         assert status(world, txid) is TxStatus.ABANDONED
         if restarts:
             world.kill()
             world.pass_time(60)
-        world.process.answers.pop(txid, None)
+        world.running.answers.pop(txid, None)
         send(world, raw=raws[1])
         world.pass_time(300)
         assert txid in world.truth.regtest.mempool
@@ -161,8 +156,7 @@ def test_a_second_witness_does_not_replace_a_replacement(mode: Mode, tmp_path: P
         coin = next(each for each in world.truth.coins if bytes(each.outpoint) == Transaction.parse(raws[0]).inputs[0])
         txid = send(world, raw=raws[0])
         world.pass_time(10)
-        assert world.process is not None
-        world.process.report(Abandon(txid))
+        world.running.report(Abandon(txid))
         world.pass_time(10)
         assert status(world, txid) is TxStatus.ABANDONED
         mempool = world.truth.regtest.mempool
@@ -170,7 +164,7 @@ def test_a_second_witness_does_not_replace_a_replacement(mode: Mode, tmp_path: P
         instead = send(world, raw=build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 9_000)]))
         world.pass_time(60)
         assert instead in mempool
-        world.process.answers.pop(txid, None)
+        world.running.answers.pop(txid, None)
         send(world, raw=raws[1], is_forced=True)
         world.pass_time(300)
         assert isinstance(answer(world, txid), TxConflictError)
@@ -181,8 +175,7 @@ def test_a_second_witness_is_stored_before_a_peer_has_it(tmp_path: Path) -> None
     """The commit of the first witness says nothing about the second one."""
     with stage(tmp_path, Mode.COMPACT, Prompt) as world:
         synced(world)
-        assert world.process is not None
-        engine = cast(ClientEngine, world.process.engine)
+        engine = world.engine
         now = context_of(engine).now
         commits, announced = list[int](), list[int]()
         for raw in signed_twice(world):

@@ -72,14 +72,12 @@ def spend(world: Stage) -> bytes:
 def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None, is_forced: bool = False) -> bytes:
     """Broadcast a spend. Returns its txid."""
     raw = raw or spend(world)
-    assert world.process is not None
-    world.process.broadcast(raw, is_private=is_private, is_forced=is_forced)
+    world.running.broadcast(raw, is_private=is_private, is_forced=is_forced)
     return Transaction.parse(raw).txid
 
 
 def answer(world: Stage, txid: bytes) -> Broadcast | Exception | None:
-    assert world.process is not None
-    return world.process.answers.get(txid)
+    return world.running.answers.get(txid)
 
 
 def steps(world: Stage, txid: bytes) -> list[tuple[str, BroadcastStep]]:
@@ -91,8 +89,7 @@ def changes(world: Stage, txid: bytes) -> list[tuple[TxStatus, bytes | None]]:
 
 
 def status(world: Stage, txid: bytes) -> TxStatus | None:
-    assert world.process is not None
-    entry = world.process.disk.store.views.transaction(txid)
+    entry = world.running.disk.store.views.transaction(txid)
     return None if entry is None else entry.status
 
 
@@ -102,8 +99,7 @@ def named(world: Stage, peers: Sequence[str]) -> list[Node]:
 
 def stranger(world: Stage) -> Node:
     """The node that is not connected."""
-    assert world.process is not None
-    there = {id(each.node) for each in world.process.connections.values()}
+    there = {id(each.node) for each in world.running.connections.values()}
     (found,) = [node for node in world.nodes if id(node) not in there]
     return found
 

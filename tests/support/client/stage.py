@@ -16,6 +16,7 @@ from simulation.pipe import Quality
 from simulation.record import Record
 from simulation.world import Placed, World
 from spvfilter.errors import PrivacyError
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.node.responder import Responder
@@ -54,6 +55,18 @@ class Stage(World):
         super()._hear(process, event)
 
     @property
+    def running(self) -> Process:
+        """The process of the client, which must not have ended."""
+        assert self.process is not None
+        return self.process
+
+    @property
+    def engine(self) -> ClientEngine:
+        """The engine of the running client."""
+        assert isinstance(self.running.engine, ClientEngine)
+        return self.running.engine
+
+    @property
     def synced(self) -> list[Synced]:
         return [event for event in self.told if isinstance(event, Synced)]
 
@@ -88,8 +101,7 @@ class Stage(World):
 
     def has_found_all(self) -> bool:
         """Return True if the confirmed matches are those of the chain."""
-        assert self.process is not None
-        return self.process.books.confirmed() == self.truth.scan()
+        return self.running.books.confirmed() == self.truth.scan()
 
 
 def at(kind: Kind, number: int, *ports: int, net: int | None = None) -> Placed:
