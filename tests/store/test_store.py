@@ -11,7 +11,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from typing import Any
 
 import pytest
 
-import spvfilter
 from spvfilter.errors import (
     StoreCorruptError,
     StoreError,
@@ -28,81 +26,30 @@ from spvfilter.errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
-from spvfilter.hashes import sha256d
-from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.protocol import MAX_FILTER_SIZE
 from spvfilter.store.batch import Batch, Bip37Parameters
-from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
-from spvfilter.store.sqlite import MarkedRows
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
-from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.build import TxIn, TxOut, tx
 from support.vectors import effort
+from support.wallets.filledstore import (
+    GENESIS,
+    OTHER,
+    PAID,
+    PAYMENT,
+    SCRIPT,
+    everything,
+    filled,
+    found,
+    watch_list,
+)
 from support.wallets.forgery import forge
 from support.wallets.storesqlite import sqlite_of
-
-PACKAGE = Path(spvfilter.__file__).parent
-SCRIPT = b"\x00\x14" + b"\x01" * 20
-OTHER = b"\x00\x14" + b"\x02" * 20
-GENESIS = REGTEST.genesis
-PAYMENT = tx([TxIn(bytes(32), 0)], [TxOut(1_030, SCRIPT)])
-PAID = Transaction.parse(PAYMENT).txid
-
-
-def headers(count: int, seed: bytes = b"a") -> bytes:
-    raw, previous = b"", sha256d(GENESIS)
-    for number in range(count):
-        header = bytes(4) + previous + sha256d(seed + bytes([number % 256])) + bytes(12)
-        raw, previous = raw + header, sha256d(header)
-    return raw
-
-
-def watch_list(*scripts: bytes) -> WatchList:
-    watch = WatchList(REGTEST)
-    for script in scripts or (SCRIPT,):
-        watch.add_script(script, "mine")
-    return watch
-
-
-def found(number: int, height: int | None, *, spend: bool = False) -> StoredMatch:
-    digest = bytes([number]) * 32
-    hit = Hit(spend, 0, digest, number, digest + bytes(4), 1_000 + number, SCRIPT, 0)
-    return StoredMatch(hit, None if height is None else bytes([height]) * 32, height, Completeness.UNPROVEN)
-
-
-def filled(path: Path) -> Store:
-    store = Store.open(path, REGTEST)
-    watch = watch_list()
-    store.attach(watch)
-    store.commit(Batch(headers=GENESIS + headers(20)))
-    for height in range(20):
-        each = found(height, height)
-        watch.table.learn([each.hit])
-        store.commit(Batch(matches=[each], cursor=height))
-    pending = found(30, None)
-    hit = pending.hit._replace(txid=PAID, n=0, outpoint=PAID + bytes(4))
-    payment = StoredTx(PAYMENT, TxStatus.PENDING, 1, 7)
-    store.commit(Batch(matches=[pending._replace(hit=hit)], transactions={PAID: payment}))
-    store.commit(Batch(bip37_parameters=Bip37Parameters(3, 256, 0.0001, b"k" * 32)))
-    return store
-
-
-def everything(store: Store) -> list[object]:
-    return [
-        store.tip,
-        store.cursor,
-        store.searched,
-        store.secret,
-        store.bip37_parameters,
-        b"".join(store.headers()),
-        list(store.matches()),
-        store.transactions(store.tip),
-    ]
 
 
 def test_stored_data_is_read_after_a_restart(tmp_path: Path) -> None:
@@ -304,140 +251,6 @@ def test_a_full_disk_undoes_only_the_failed_batch(room: int, tmp_path: Path) -> 
         assert everything(store)[5:] == whole[5:]
 
 
-def test_a_rebuild_keeps_the_watch_list_and_the_damaged_file(tmp_path: Path) -> None:
-    path = tmp_path / "w.db"
-    with filled(path) as store:
-        secret, parameters = store.secret, store.bip37_parameters
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE matches SET value = value + 1 WHERE n = 4")
-    connection.commit()
-    connection.close()
-    with pytest.raises(StoreCorruptError):
-        Store.open(path, REGTEST)
-    with Store.open(path, REGTEST, rebuild=True) as store:
-        watch = WatchList(REGTEST)
-        store.attach(watch)
-        assert (store.secret, store.bip37_parameters) == (secret, parameters)
-        assert (store.tip, store.cursor, list(store.matches())) == (-1, -1, [])
-        assert SCRIPT in watch
-    assert (tmp_path / "w.db.damaged").exists()
-
-
-@pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 77", "journal_mode = WAL"])
-def test_a_rebuild_ignores_the_database_of_another_program(pragma: str, tmp_path: Path) -> None:
-    path = tmp_path / "other.db"
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA {pragma}")
-    connection.execute("CREATE TABLE meta (key, value)")
-    connection.execute("INSERT INTO meta VALUES ('mine', 1)")
-    connection.commit()
-    connection.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreForeignError, match="belongs to another program"):
-        Store.open(path, REGTEST, rebuild=True)
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["other.db"]
-
-
-def test_a_rebuild_accepts_a_wallet_without_its_application_id(tmp_path: Path) -> None:
-    path = tmp_path / "w.db"
-    filled(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA application_id = 77")
-    connection.close()
-    with pytest.raises(StoreForeignError):
-        Store.open(path, REGTEST)
-    with Store.open(path, REGTEST, rebuild=True) as store:
-        store.attach(watch := WatchList(REGTEST))
-        assert SCRIPT in watch
-
-
-def test_a_rebuild_moves_a_file_aside_that_is_no_database(tmp_path: Path) -> None:
-    path = tmp_path / "w.db"
-    path.write_bytes(b"garbage" * 1_000)
-    Store.open(path, REGTEST, rebuild=True).close()
-    assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
-
-
-def test_an_interrupted_rebuild_loses_no_watched_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "w.db"
-    with filled(path) as store:
-        secret, parameters = store.secret, store.bip37_parameters
-    insert = MarkedRows.insert
-    broken = 0
-    for room in range(20):
-        left = [room]
-
-        def full(self: MarkedRows, table: str, row: Sequence[object], left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            insert(self, table, row)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(MarkedRows, "insert", full)
-            try:
-                Store.open(path, REGTEST, rebuild=True).close()
-            except StoreFullError:
-                broken += 1
-        with Store.open(path, REGTEST) as store:
-            store.attach(watch := WatchList(REGTEST))
-            assert (store.secret, store.bip37_parameters) == (secret, parameters)
-            assert SCRIPT in watch
-            assert store.cursor == (19 if broken == room + 1 else -1)  # unchanged, or rebuilt
-    assert 5 < broken < 20
-
-
-@pytest.mark.parametrize("rebuild", [False, True])
-def test_a_rebuild_killed_before_the_rename_leaves_the_old_file(
-    rebuild: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An earlier version moved the old file away first. The next run then created an empty wallet with another secret
-    and no watched scripts.
-    """
-
-    class KilledError(BaseException): ...
-
-    def killed(self: Path, target: Path) -> Path:
-        if self.name.endswith(".rebuilt"):
-            raise KilledError
-        return move(self, target)
-
-    path, move = tmp_path / "w.db", Path.replace
-    with filled(path) as store:
-        secret = store.secret
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", killed)
-        with pytest.raises(KilledError):
-            Store.open(path, REGTEST, rebuild=True)
-    with Store.open(path, REGTEST, rebuild=rebuild) as store:
-        store.attach(watch := WatchList(REGTEST))
-        assert store.secret == secret
-        assert SCRIPT in watch
-
-
-TAMPERED = {
-    "a match lost": "DELETE FROM matches WHERE n = 4",
-    "a match moved": "UPDATE matches SET height = 3 WHERE n = 4",
-    "a coin lost": "DELETE FROM coins WHERE value = 1004",
-    "an entry changed": "UPDATE watch SET value = x'0014' || zeroblob(20)",
-    "the cursor": "UPDATE meta SET value = zeroblob(16) WHERE key = 'cursor'",
-    "the tip": "UPDATE headers SET raw = substr(raw, 1, 20 * 80)",
-    "a header in the middle": (
-        "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || zeroblob(80) || substr(raw, 641) AS BLOB)"
-    ),
-    "a header missing": "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || substr(raw, 641) AS BLOB)",
-    "all headers": "DELETE FROM headers",
-    "a part of a header": "UPDATE headers SET raw = substr(raw, 1, 1000)",
-    "headers elsewhere": "UPDATE headers SET first = 2000",
-    "headers that are text": "UPDATE headers SET raw = 'text'",
-    "a total": "UPDATE meta SET value = x'312030203000' WHERE key = 'totals'",
-    "a label": "DELETE FROM tx_labels",
-    "a coin that is unspent": "DELETE FROM unspent WHERE height = 4",
-    "a pending one": "UPDATE transactions SET first_seen = 8",
-}
-
-
 @pytest.mark.parametrize(
     ("change", "is_valid"),
     [
@@ -463,6 +276,29 @@ def test_unknown_completeness_is_not_written(tmp_path: Path) -> None:
         unknown = found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))  # type: ignore[arg-type]
         with pytest.raises(StoreCorruptError, match="completeness"):
             store.commit(Batch(headers=GENESIS, matches=[unknown]))
+
+
+# Each row is a change that the wallet did not make
+TAMPERED = {
+    "a match lost": "DELETE FROM matches WHERE n = 4",
+    "a match moved": "UPDATE matches SET height = 3 WHERE n = 4",
+    "a coin lost": "DELETE FROM coins WHERE value = 1004",
+    "an entry changed": "UPDATE watch SET value = x'0014' || zeroblob(20)",
+    "the cursor": "UPDATE meta SET value = zeroblob(16) WHERE key = 'cursor'",
+    "the tip": "UPDATE headers SET raw = substr(raw, 1, 20 * 80)",
+    "a header in the middle": (
+        "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || zeroblob(80) || substr(raw, 641) AS BLOB)"
+    ),
+    "a header missing": "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || substr(raw, 641) AS BLOB)",
+    "all headers": "DELETE FROM headers",
+    "a part of a header": "UPDATE headers SET raw = substr(raw, 1, 1000)",
+    "headers elsewhere": "UPDATE headers SET first = 2000",
+    "headers that are text": "UPDATE headers SET raw = 'text'",
+    "a total": "UPDATE meta SET value = x'312030203000' WHERE key = 'totals'",
+    "a label": "DELETE FROM tx_labels",
+    "a coin that is unspent": "DELETE FROM unspent WHERE height = 4",
+    "a pending one": "UPDATE transactions SET first_seen = 8",
+}
 
 
 @pytest.mark.parametrize("name", TAMPERED)
@@ -524,18 +360,6 @@ def test_a_damaged_file_is_refused_or_reads_as_once_committed(wal: bool, tmp_pat
         outcome(where / "w.db", whole)
 
 
-def test_a_schema_that_is_no_text_is_refused_and_rebuilt(tmp_path: Path) -> None:
-    path = tmp_path / "w.db"
-    filled(path).close()
-    data = path.read_bytes()
-    at = data.index(b"CREATE TABLE headers")
-    path.write_bytes(data[: at + 8] + b"\xf4" + data[at + 9 :])  # SQLite's error message quotes this text
-    with pytest.raises(StoreCorruptError):
-        Store.open(path, REGTEST)
-    with Store.open(path, REGTEST, rebuild=True) as store:
-        assert store.tip == -1
-
-
 @pytest.mark.parametrize("name", ["w.db", MEMORY])
 def test_older_sqlite_is_refused_with_both_versions(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -585,14 +409,6 @@ def test_other_schema_is_refused(statement: str, tmp_path: Path) -> None:
     for open_it in (lambda: Store.open(path, REGTEST), lambda: WalletStore.open(path)):
         with pytest.raises(StoreCorruptError, match="the schema is damaged"):
             open_it()
-
-
-def test_rebuild_keeps_bookmarks(tmp_path: Path) -> None:
-    path = tmp_path / "w.db"
-    with filled(path) as store:
-        store.commit(Batch(notes={"told: shop": b"7", "bans": b"{}"}))
-    with Store.open(path, REGTEST, rebuild=True) as store:
-        assert (store.note("told: shop"), store.note("bans")) == (b"7", None)
 
 
 def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
