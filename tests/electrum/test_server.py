@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,53 +20,20 @@ from spvfilter.electrum.histories import script_hash_of
 from spvfilter.electrum.knownscripts import KnownScripts
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
-from spvfilter.light.engine import relay
 from spvfilter.network import REGTEST
-from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode, eventually
-from spvfilter.transaction import Transaction, TxIn
+from spvfilter.transaction import Transaction
 from spvfilter.wallet import scanned
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.watchlist import WatchList
-from support.blocks.locks import build_tx, key
+from support.blocks.locks import build_tx
 from support.peers.electrumclient import ElectrumClient, ElectrumError, closed
+from support.peers.electrumserver import KNOWN, SCRIPT, VERSION, connected, numbered, served
 
 CERTIFICATE = Path(__file__).parent / "fixtures/localhost.pem"
-LOCK = p2wpkh(key(33))
-SCRIPT = LOCK.script_pubkey
-KNOWN = script_hash_of(SCRIPT)
-VERSION = ("server.version", "test", "1.4.2")
-
-
-def numbered(index: int) -> bytes:
-    """The script of an index of a keychain."""
-    return bytes.fromhex("0014") + index.to_bytes(20, "big")
-
-
-@asynccontextmanager
-async def served(
-    node: RegtestNode, limits: ElectrumLimits | None = None, *, keychain: bool = False, **options: Any
-) -> AsyncIterator[tuple[LightClient, ElectrumServer]]:
-    watch = WatchList(REGTEST)
-    watch.add_script(SCRIPT)
-    if keychain:
-        watch.add_keychain("till", numbered, lookahead=20)
-    options = {"mode": "compact", **options}
-    async with LightClient(watch, peers=[node.address], **options) as client:
-        await client.wait_synced()
-        async with ElectrumServer(client, port=0, limits=limits) as server:
-            yield client, server
-
-
-@asynccontextmanager
-async def connected(server: ElectrumServer, version: str = VERSION[2]) -> AsyncIterator[ElectrumClient]:
-    assert server.port is not None
-    async with ElectrumClient(server.port) as client:
-        await client.ask(*VERSION[:2], version)
-        yield client
 
 
 async def test_payment_and_block_are_notified(nothing_is_left: None, regtest_node: RegtestNode) -> None:
@@ -331,46 +296,6 @@ async def test_status_shows_a_session_its_own_unknown_scripts(regtest_node: Regt
         assert sorted(server.status.unknown) == sorted([*asked, f"{9:064x}"])
 
 
-async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: RegtestNode) -> None:
-    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    regtest_node.mine()
-    async with served(regtest_node) as (light, server), connected(server) as client:
-        (coin,) = await light.coins()
-        spent = LOCK.spends(coin.outpoint, coin.value)
-        raw = build_tx([spent], [TxOut(49_400, SCRIPT)])
-        txid = await client.ask("blockchain.transaction.broadcast", raw.hex())
-        assert (await client.ask("blockchain.transaction.get", txid)) == raw.hex()
-        rows = await client.ask("blockchain.scripthash.get_mempool", KNOWN)
-        assert [(row["tx_hash"], row["fee"]) for row in rows] == [(txid, 600)]
-        with pytest.raises(ElectrumError, match="the transaction was rejected"):
-            await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
-
-
-async def test_transactions_of_others_are_relayed_and_not_stored(
-    regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(relay, "MAX_RELAYED", 4)
-    other = p2wpkh(key(34))
-
-    def pay(regtest: Regtest) -> list[bytes]:
-        return [regtest.pay(TxOut(20_000, other.script_pubkey)) for _ in range(3)]
-
-    txids = regtest_node.call(pay)
-    regtest_node.mine()
-    raws = [build_tx([other.spends(OutPoint(txid, 0), 20_000)], [TxOut(15_000, other.script_pubkey)]) for txid in txids]
-    async with served(regtest_node) as (light, server), connected(server) as client:
-        for raw in raws[:2]:
-            txid = await client.ask("blockchain.transaction.broadcast", raw.hex())
-            assert txid == Transaction.parse(raw).txid_hex
-            with pytest.raises(ElectrumError, match="No such mempool"):
-                await client.ask("blockchain.transaction.get", txid)
-        with pytest.raises(ElectrumError, match=r"at most 2 transactions from 127\.0\.0\.1"):
-            await client.ask("blockchain.transaction.broadcast", raws[2].hex())
-        waiting = regtest_node.call(lambda regtest: {tx.txid for tx in regtest.mempool})
-        assert waiting == {Transaction.parse(raw).txid for raw in raws[:2]}
-        assert await light.history() == []
-
-
 async def test_gone_transaction_is_gone_after_a_restart_as_well(regtest_node: RegtestNode, tmp_path: Path) -> None:
     """Wallets poll for a transaction to learn that it was replaced, as a full node then has an error for them."""
     store, gone, mine = tmp_path / "w.db", list[str](), script_to_address(SCRIPT, REGTEST)
@@ -428,27 +353,6 @@ async def test_gone_transaction_is_gone_after_a_restart_as_well(regtest_node: Re
         assert await client.ask("blockchain.scripthash.subscribe", KNOWN) == status
 
 
-async def test_broadcast_continues_after_the_end_of_its_session(
-    nothing_is_left: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    node = RegtestNode()
-    coin = OutPoint(bytes(31) + b"\x07", 0)
-    spent = p2wpkh(key(34)).spends(coin)
-    raws = [build_tx([spent], [TxOut(value, SCRIPT)]).hex() for value in (9_000, 8_000)]
-    async with served(node) as (light, server):
-        node.close()  # no peer gives a verdict
-        for raw in raws:
-            async with connected(server) as client:
-                await client.ask("blockchain.scripthash.subscribe", KNOWN)
-                asking = asyncio.create_task(client.ask("blockchain.transaction.broadcast", raw))
-                await client.until(lambda client=client: client.notices)
-                asking.cancel()
-        assert sorted(each.status for each in await light.history()) == ["pending", "replaced"]
-    gc.collect()
-    await asyncio.sleep(0)
-    assert "never retrieved" not in caplog.text
-
-
 async def test_tls_serves_the_same_answers(nothing_is_left: None, regtest_node: RegtestNode) -> None:
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
@@ -495,68 +399,3 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
             wrong = ElectrumServer(client, port=None, tls_port=0, certificate=certificate, key=key)
             with pytest.raises(ParameterError, match=rf"{(key or certificate).name}.* cannot be loaded: .*PEM"):
                 await wrong.__aenter__()
-
-
-async def test_refused_transactions_are_not_stored(regtest_node: RegtestNode) -> None:
-    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    regtest_node.mine()
-    async with served(regtest_node) as (light, server), connected(server) as client:
-        (coin,) = await light.coins()
-        spent = LOCK.spends(coin.outpoint, 50_000)
-        first = build_tx([spent], [TxOut(45_000, SCRIPT)])
-        txid = await client.ask("blockchain.transaction.broadcast", first.hex())
-        cheaper, early = (
-            build_tx([spent], [TxOut(46_000, SCRIPT)]),
-            build_tx([spent], [TxOut(9, SCRIPT)], lock_time=999),
-        )
-        for raw, reason in ((cheaper, "too low to replace"), (early, "its lock time has not passed")):
-            with pytest.raises(ElectrumError, match=reason):
-                await client.ask("blockchain.transaction.broadcast", raw.hex())
-            assert await light.transaction(Transaction.parse(raw).txid) is None
-        history = await client.ask("blockchain.scripthash.get_history", KNOWN)
-        assert [row["tx_hash"] for row in history if row["height"] <= 0] == [txid]
-
-
-async def test_a_conflict_with_a_made_up_signature_is_refused(regtest_node: RegtestNode) -> None:
-    """A program without keys cannot cancel an own payment, alone or as part of a package."""
-    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    regtest_node.mine()
-    async with served(regtest_node) as (light, server), connected(server, "1.6") as client:
-        (coin,) = await light.coins()
-        own = build_tx([LOCK.spends(coin.outpoint, 50_000)], [TxOut(45_000, SCRIPT)])
-        txid = Transaction.parse(own).txid
-        assert await client.ask("blockchain.transaction.broadcast", own.hex()) == Transaction.parse(own).txid_hex
-        before = await light.balance()
-        made_up = build_tx([LOCK.spends(coin.outpoint)], [TxOut(10_000, numbered(1))])
-        child = build_tx([TxIn(OutPoint(Transaction.parse(made_up).txid, 0))], [TxOut(5_000, numbered(2))])
-        with pytest.raises(ElectrumError, match="input 0: a signature is wrong"):
-            await client.ask("blockchain.transaction.broadcast", made_up.hex())
-        found = await client.ask("blockchain.transaction.broadcast_package", [made_up.hex(), child.hex()])
-        assert not found["success"]
-        for raw in (made_up, child):
-            assert await light.transaction(Transaction.parse(raw).txid) is None
-        entry = await light.transaction(txid)
-        assert entry is not None
-        assert entry.status == TxStatus.PENDING
-        assert await light.balance() == before
-
-
-async def test_a_transaction_that_no_peer_requests_is_not_sent(nothing_is_left: None) -> None:
-    """The payment that it would have replaced counts again."""
-    node = RegtestNode()
-    node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    node.mine()
-    limits = ElectrumLimits(broadcast_timeout_s=0.3)
-    async with served(node, limits=limits) as (light, server), connected(server) as client:
-        (coin,) = await light.coins()
-        spent = LOCK.spends(coin.outpoint, 50_000)
-        first = build_tx([spent], [TxOut(45_000, SCRIPT)])
-        txid = await client.ask("blockchain.transaction.broadcast", first.hex())
-        node.close()
-        bumped = build_tx([spent], [TxOut(40_000, SCRIPT)])
-        with pytest.raises(ElectrumError, match="not sent: no peer requested it in time, and it was abandoned"):
-            await client.ask("blockchain.transaction.broadcast", bumped.hex())
-        entries = {entry.txid_hex: entry.status for entry in await light.history()}
-        assert entries[txid] == TxStatus.PENDING
-        assert entries[Transaction.parse(bumped).txid_hex] == TxStatus.ABANDONED
-        assert (await light.balance()).total == 45_000
