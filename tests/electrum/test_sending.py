@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
 pytest.importorskip("aiorpcx")
 
 from spvfilter.electrum import ElectrumLimits
+from spvfilter.light.client import LightClient
 from spvfilter.light.engine import relay
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
@@ -18,67 +21,65 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode
 from spvfilter.transaction import Transaction, TxIn
 from support.blocks.locks import build_tx, key
-from support.peers.electrumclient import ElectrumError
+from support.peers.electrumclient import ElectrumClient, ElectrumError
 from support.peers.electrumserver import KNOWN, LOCK, SCRIPT, connected, numbered, served
 
 
-async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: RegtestNode) -> None:
-    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    regtest_node.mine()
-    async with served(regtest_node) as (light, server), connected(server) as client:
+@asynccontextmanager
+async def paid(node: RegtestNode) -> AsyncIterator[tuple[LightClient, ElectrumClient, OutPoint]]:
+    """A client with one coin of 50,000 satoshi, and a session with its server."""
+    node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
+    node.mine()
+    async with served(node) as (light, server), connected(server, "1.6") as client:
         (coin,) = await light.coins()
-        spent = LOCK.spends(coin.outpoint, coin.value)
-        raw = build_tx([spent], [TxOut(49_400, SCRIPT)])
+        yield light, client, coin.outpoint
+
+
+async def test_sent_transaction_is_shown_to_wallets(regtest_node: RegtestNode) -> None:
+    async with paid(regtest_node) as (_, client, coin):
+        raw = build_tx([LOCK.spends(coin, 50_000)], [TxOut(49_400, SCRIPT)])
         txid = await client.ask("blockchain.transaction.broadcast", raw.hex())
+        assert txid == Transaction.parse(raw).txid_hex
         assert (await client.ask("blockchain.transaction.get", txid)) == raw.hex()
         rows = await client.ask("blockchain.scripthash.get_mempool", KNOWN)
         assert [(row["tx_hash"], row["fee"]) for row in rows] == [(txid, 600)]
-        with pytest.raises(ElectrumError, match="the transaction was rejected"):
-            await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
 
 
-async def test_refused_transactions_are_not_stored(regtest_node: RegtestNode) -> None:
-    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    regtest_node.mine()
-    async with served(regtest_node) as (light, server), connected(server) as client:
-        (coin,) = await light.coins()
-        spent = LOCK.spends(coin.outpoint, 50_000)
-        first = build_tx([spent], [TxOut(45_000, SCRIPT)])
-        txid = await client.ask("blockchain.transaction.broadcast", first.hex())
-        cheaper, early = (
-            build_tx([spent], [TxOut(46_000, SCRIPT)]),
-            build_tx([spent], [TxOut(9, SCRIPT)], lock_time=999),
-        )
-        for raw, reason in ((cheaper, "too low to replace"), (early, "its lock time has not passed")):
+# Each row is a transaction that conflicts with an earlier payment of 45,000 satoshi, and why it is refused. A program
+# without keys makes up a signature, because it wants to cancel the payment.
+REFUSED: dict[str, tuple[Callable[[OutPoint], bytes], str]] = {
+    "more than it spends": (
+        lambda coin: build_tx([LOCK.spends(coin, 50_000)], [TxOut(60_000, SCRIPT)]),
+        "the transaction was rejected: .* its outputs are worth 60000 satoshi, but its inputs only 50000",
+    ),
+    "a lower fee": (
+        lambda coin: build_tx([LOCK.spends(coin, 50_000)], [TxOut(46_000, SCRIPT)]),
+        "too low to replace",
+    ),
+    "a later lock time": (
+        lambda coin: build_tx([LOCK.spends(coin, 50_000)], [TxOut(9, SCRIPT)], lock_time=999),
+        "its lock time has not passed",
+    ),
+    "a made-up signature": (
+        lambda coin: build_tx([LOCK.spends(coin)], [TxOut(10_000, numbered(1))]),
+        "input 0: a signature is wrong",
+    ),
+}
+
+
+async def test_refused_transaction_is_not_stored(regtest_node: RegtestNode) -> None:
+    async with paid(regtest_node) as (light, client, coin):
+        payment = build_tx([LOCK.spends(coin, 50_000)], [TxOut(45_000, SCRIPT)])
+        await client.ask("blockchain.transaction.broadcast", payment.hex())
+        before = await light.history(), await light.balance()
+        for case, (make, reason) in REFUSED.items():
+            raw = make(coin)
             with pytest.raises(ElectrumError, match=reason):
                 await client.ask("blockchain.transaction.broadcast", raw.hex())
-            assert await light.transaction(Transaction.parse(raw).txid) is None
-        history = await client.ask("blockchain.scripthash.get_history", KNOWN)
-        assert [row["tx_hash"] for row in history if row["height"] <= 0] == [txid]
-
-
-async def test_a_conflict_with_a_made_up_signature_is_refused(regtest_node: RegtestNode) -> None:
-    """A program without keys cannot cancel an own payment, alone or as part of a package."""
-    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
-    regtest_node.mine()
-    async with served(regtest_node) as (light, server), connected(server, "1.6") as client:
-        (coin,) = await light.coins()
-        own = build_tx([LOCK.spends(coin.outpoint, 50_000)], [TxOut(45_000, SCRIPT)])
-        txid = Transaction.parse(own).txid
-        assert await client.ask("blockchain.transaction.broadcast", own.hex()) == Transaction.parse(own).txid_hex
-        before = await light.balance()
-        made_up = build_tx([LOCK.spends(coin.outpoint)], [TxOut(10_000, numbered(1))])
-        child = build_tx([TxIn(OutPoint(Transaction.parse(made_up).txid, 0))], [TxOut(5_000, numbered(2))])
-        with pytest.raises(ElectrumError, match="input 0: a signature is wrong"):
-            await client.ask("blockchain.transaction.broadcast", made_up.hex())
-        found = await client.ask("blockchain.transaction.broadcast_package", [made_up.hex(), child.hex()])
-        assert not found["success"]
-        for raw in (made_up, child):
-            assert await light.transaction(Transaction.parse(raw).txid) is None
-        entry = await light.transaction(txid)
-        assert entry is not None
-        assert entry.status == TxStatus.PENDING
-        assert await light.balance() == before
+            child = build_tx([TxIn(OutPoint(Transaction.parse(raw).txid, 0))], [TxOut(5_000, numbered(2))])
+            found = await client.ask("blockchain.transaction.broadcast_package", [raw.hex(), child.hex()])
+            assert not found["success"], case
+            assert (await light.history(), await light.balance()) == before, case
 
 
 async def test_transactions_of_others_are_relayed_and_not_stored(
