@@ -11,12 +11,9 @@ import pytest
 from spvfilter.network import REGTEST
 from spvfilter.watch.descriptor import parse_descriptor
 from support.blocks.build import TxIn, TxOut, block_of, tx
+from support.wallets.descriptortexts import TPUB, WIF, XPUB
 
 pytestmark = pytest.mark.descriptors
-
-XPUB = "xpub6BosfCnifzxcFwrSzQiqu2DBVTshkCXacvNsWGYJVVhhawA7d4R5WSWGFNbi8Aw6ZRc1brxMyWMzG3DSSSSoekkudhUd9yLb6qx39T9nMdj"
-TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
-WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"
 
 
 def test_table_shows_facts_and_addresses_of_each_path(transcript_of: Any) -> None:

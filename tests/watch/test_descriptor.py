@@ -1,6 +1,4 @@
-"""Output descriptors: the published vectors, multipaths, what is refused and why, and that no private key is
-repeated.
-"""
+"""Output descriptors: the published vectors, their keychains, stored descriptors, and files."""
 
 from __future__ import annotations
 
@@ -9,47 +7,40 @@ import pickle
 import random
 import re
 import sys
-import traceback
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bitcoin.base58 import encode
 
-from spvfilter.errors import (
-    AddressError,
-    DescriptorError,
-    DescriptorWarning,
-    ParameterError,
-    WatchFileError,
-    WrongNetworkError,
-    remedy,
-)
-from spvfilter.hashes import hash160, sha256d
-from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
+from spvfilter.errors import AddressError, DescriptorError, DescriptorWarning, ParameterError, WatchFileError, remedy
+from spvfilter.hashes import hash160
+from spvfilter.network import MAINNET, REGTEST, SIGNET, TESTNET3, Network
 from spvfilter.watch.descriptor import keyexpression, parse_descriptor
 from spvfilter.watch.descriptor.checksum import checksum
-from spvfilter.watch.descriptor.keys import PREFIXES
 from spvfilter.watch.watchlist import WatchList
 from support.blocks import build
 from support.blocks.build import TxIn, TxOut
 from support.blocks.miniscripts import RandomMiniscripts
 from support.vectors import effort, vector_cases, vector_file
+from support.wallets.descriptortexts import (
+    ADDRESS,
+    HYBRID,
+    KEY,
+    MUSIG_FIRST,
+    NUMS,
+    XPUB,
+    ZPUB,
+    ZPUB_AS_XPUB,
+    assert_silent,
+    assert_silent_text,
+    refusal,
+    scripts,
+)
 
 pytestmark = pytest.mark.descriptors
 
-XPUB = "xpub6BosfCnifzxcFwrSzQiqu2DBVTshkCXacvNsWGYJVVhhawA7d4R5WSWGFNbi8Aw6ZRc1brxMyWMzG3DSSSSoekkudhUd9yLb6qx39T9nMdj"
-ZPUB = "zpub6rFR7y4Q2AijBEqTUquhVz398htDFrtymD9xYYfG1m4wAcvPhXNfE3EfH1r1ADqtfSdVCToUG868RvUUkgDKf31mGDtKsAYz2oz2AGutZYs"
-ZPUB_AS_XPUB = (
-    "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V"
-)
-TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
-KEY = "03a34b99f22c790c4e36b2b3c2c35a36db06226e41c692fc82b8b56ac1c540c5bd"
-# BIP-32
-XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
-WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"  # BIP-381
-ADDRESS = "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"
+# Vectors
 
 
 def has_private_key(text: str) -> bool:
@@ -58,21 +49,6 @@ def has_private_key(text: str) -> bool:
 
 def network_of(text: str) -> Network:
     return TESTNET3 if re.search("tpub|tprv", text) else MAINNET
-
-
-def scripts(text: str, network: Network = MAINNET, count: int = 3) -> list[str]:
-    """The first scripts of a descriptor with one path, as the vectors list them."""
-    (found,) = parse_descriptor(text, network)
-    return [script.hex() for index in range(min(found.size, count)) for script in found.scripts(index)]
-
-
-def refusal(text: str, network: Network = MAINNET) -> str:
-    with pytest.raises(ParameterError) as caught:
-        parse_descriptor(text, network)
-    return str(caught.value)
-
-
-# Vectors
 
 
 @vector_cases("08_bip32/descriptors.json", lambda case: not has_private_key(case["descriptor"]))
@@ -272,102 +248,6 @@ def test_key_hash_in_a_leaf_has_two_forms() -> None:
     assert first == second != other
 
 
-MUSIG_HEX = (
-    "musig(02f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9,"
-    "03dff1d77f2a671c5f36183726db2341be58feae1da2deced843240f7b502ba659,"
-    "023590a94e768f8e1815c2f24b4d80a8e3149316c3518ce7b7ad338368d038ca66)"
-)
-MUSIG_FIRST = (
-    "xpub6ERApfZwUNrhLCkDtcHTcxd75RbzS1ed54G1LkBUHQVHQKqhMkhgbmJbZRkrgZw4koxb5JaHWkY4ALHY2grBGRjaDMzQLcgJvLJuZZvRcEL"
-)
-MUSIG_SECOND = (
-    "xpub68NZiKmJWnxxS6aaHmn81bvJeTESw724CRDs6HbuccFQN9Ku14VQrADWgqbhhTHBaohPX4CjNLf9fq9MYo6oDaPPLPxSb7gwQN3ih19Zm4Y"
-)
-MUSIG = f"musig({MUSIG_FIRST},{MUSIG_SECOND})"
-POINT = "f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9"
-
-
-@pytest.mark.musig
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [  # BIP-390
-        (f"tr({MUSIG_HEX})", ["512079e6c3e628c9bfbce91de6b7fb28e2aec7713d377cf260ab599dcbc40e542312"]),
-        (
-            f"rawtr({MUSIG}/0/*)",
-            [
-                "51209508c08832f3bb9d5e8baf8cb5cfa3669902e2f2da19acea63ff47b93faa9bfc",
-                "51205ca1102663025a83dd9b5dbc214762c5a6309af00d48167d2d6483808525a298",
-                "51207dbed1b89c338df6a1ae137f133a19cae6e03d481196ee6f1a5c7d1aeb56b166",
-            ],
-        ),
-        (
-            f"tr({MUSIG}/0/*,pk({POINT}))",
-            [
-                "51201d377b637b5c73f670f5c8a96a2c0bb0d1a682a1fca6aba91fe673501a189782",
-                "51208950c83b117a6c208d5205ffefcf75b187b32512eb7f0d8577db8d9102833036",
-                "5120a49a477c61df73691b77fcd563a80a15ea67bb9c75470310ce5c0f25918db60d",
-            ],
-        ),
-        (
-            f"tr({POINT},pk({MUSIG}/0/*))",
-            [
-                "512068983d461174afc90c26f3b2821d8a9ced9534586a756763b68371a404635cc8",
-                "5120368e2d864115181bdc8bb5dc8684be8d0760d5c33315570d71a21afce4afd43e",
-                "512097a1e6270b33ad85744677418bae5f59ea9136027223bc6e282c47c167b471d5",
-            ],
-        ),
-    ],
-)
-def test_musig_gives_its_published_scripts(text: str, expected: list[str]) -> None:
-    assert scripts(text) == expected
-
-
-@pytest.mark.musig
-def test_keys_of_musig_may_be_in_any_order() -> None:
-    keys = [f"{MUSIG_FIRST}/<0;1>/*", f"[deadbeef]{MUSIG_SECOND}/7/*"]
-    one, other = (parse_descriptor(f"tr(musig({','.join(each)}))", MAINNET) for each in (keys, keys[::-1]))
-    assert [each.scripts(5) for each in one] == [each.scripts(5) for each in other]
-    assert len({each.scripts(index) for each in one for index in range(3)}) == 6
-    after = parse_descriptor(f"tr(musig({MUSIG_FIRST},{MUSIG_SECOND})/<0;1>/*)", MAINNET)
-    assert [each.scripts(0)[0].hex() for each in after[:1]] == scripts(f"tr({MUSIG}/0/*)", count=1)
-
-
-@pytest.mark.musig
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [  # BIP-390, and multipaths on both sides
-        (f"pk({MUSIG_HEX})", ", only in tr() and rawtr() (BIP-390)"),
-        (f"pkh({MUSIG_HEX})", ", only in tr() and rawtr() (BIP-390)"),
-        (f"wpkh({MUSIG_HEX})", ", only in tr() and rawtr() (BIP-390)"),
-        (f"combo({MUSIG_HEX})", ", only in tr() and rawtr() (BIP-390)"),
-        (f"sh(wpkh({MUSIG_HEX}))", ", only in tr() and rawtr() (BIP-390)"),
-        (f"sh(wsh(pk({MUSIG_HEX})))", ", only in tr() and rawtr() (BIP-390)"),
-        (f"wsh({MUSIG_HEX})", "BIP-390 allows it only as a key of tr() and rawtr()"),
-        (f"sh({MUSIG_HEX})", "musig() is not allowed in sh(): expected one of"),
-        (f"tr({MUSIG_HEX}/0/0)", "a musig() with a path must contain only extended keys, not a public key in hex"),
-        (f"tr(musig({MUSIG_FIRST}/*,{MUSIG_SECOND})/0/*)", "a wildcard is not allowed within a musig() with a path"),
-        (f"tr({MUSIG}/0h/*)", "a hardened step after musig(…)"),
-        (f"tr({MUSIG}/0/*h)", "a hardened step after musig(…)"),
-        (
-            f"tr(musig({MUSIG_FIRST}/<0;1>,{MUSIG_SECOND})/<0;1>/*)",
-            "a multipath is not allowed within a musig() that has one",
-        ),
-        (f"tr(musig({MUSIG},{MUSIG_FIRST}))", "musig() cannot be nested in musig()"),
-        (f"tr({MUSIG}x)", "text after musig(…)"),
-        (f"tr(musig({POINT},{MUSIG_FIRST}))", "x-only key of 64 hex digits is not allowed in musig()"),
-    ],
-)
-def test_invalid_musig_is_refused_with_its_cause(text: str, cause: str) -> None:
-    assert cause in refusal(text)
-
-
-def test_without_its_package_a_musig_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "btclib_secp256k1.musig", None)
-    keyexpression.aggregation.cache_clear()
-    assert remedy("musig") in refusal(f"tr({MUSIG}/0/*)")
-    keyexpression.aggregation.cache_clear()
-
-
 # Keys without a wildcard
 
 
@@ -404,12 +284,6 @@ def test_ranged_and_constant_descriptors_cause_no_warning() -> None:
 
 
 # Stored descriptors
-
-NUMS = "50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0"  # BIP-341
-HYBRID = (
-    "0679be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
-    "483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8"
-)
 
 
 def by_libwally(text: str, flags: int = 0) -> bytes | None:
@@ -458,271 +332,6 @@ def test_saved_list_with_an_unsafe_descriptor_warns_and_loads(tmp_path: Path) ->
         watch = WatchList.load(tmp_path / "watch")
     assert (len(watch), watch.keychains[0].end, watch.keychains[0].label) == (30, 30, "old")
     assert pickle.loads(pickle.dumps(watch)) == watch  # without a second warning
-
-
-# Refusals
-
-
-CAUSES = [
-    (f"wpkh({XPUB}/0/*)#p54wed41", "is wrong: it was mistyped or"),
-    (f"wpkh({XPUB}/1/*)#p54wed40", "is wrong: it was mistyped or"),
-    (f"wpkh({XPUB}/0/*)#", "the checksum after '#' must be 8 characters long, not 0"),
-    (f"wpkh({XPUB}/0/*", "brackets of the descriptor do not match: ')' is missing at the end"),
-    (f"wpkh({XPUB}/0/*)x", "text after the last bracket"),
-    (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
-    (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "tr() takes a key and one tree, tr(KEY,{A,B}), not 3 arguments"),
-    (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a script tree: SCRIPT or {TREE,TREE}"),
-    (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "deeper than 128 levels"),
-    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "requires 3 signatures, but has only 2 keys"),
-    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected a number as the first argument of multi_a()"),
-    (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
-    (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
-    (f"wpkh({KEY},)", "an argument of the descriptor is empty"),
-    (f"foo({KEY})", "starts with addr(, combo("),
-    (f"wpkh({XPUB}/0/*')", "a hardened step after xpub"),
-    (f"wpkh({XPUB}/0h/*)", "a hardened step after xpub"),
-    (f"wpkh({XPUB}/<0h;1h>/*)", "a hardened step after xpub"),
-    (f"wpkh({XPUB}/<0;1>/<0;1>/*)", "two multipaths"),
-    (f"wsh(multi(1,{XPUB}/<0;1>/*,{XPUB}/<0;1;2>/*))", "must have the same number of parts"),
-    (f"wpkh({XPUB}/<0;0>/*)", "a multipath <…> contains a number twice"),
-    (f"wpkh({XPUB}/<0>/*)", "two or more numbers"),
-    (f"wpkh({XPUB}/<;>/*)", "two or more numbers"),
-    (f"wpkh({XPUB[:-1]}k/0/*)", "is wrong: it was mistyped or"),
-    (f"wpkh({XPUB[:-9]}/0/*)", "is wrong: it was mistyped or"),
-    (f"wpkh({XPUB[:-1]}0/0/*)", "not base58"),
-    (f"wpkh({XPUB * 3}/0/*)", "must be 111 characters long"),
-    (f"wpkh({ZPUB}/0/*)", f"write the key as {ZPUB_AS_XPUB}"),
-    (f"wsh(musig({XPUB},{XPUB}))", "BIP-390 allows it only as a key of tr() and rawtr()"),
-    (f"wpkh({KEY[:-2]})", "x-only key of 64 hex digits"),
-    ("raw(5)", "expected raw(HEX) with a script"),
-    ("raw()", "expected raw(HEX) with a script"),
-    ("addr(nonsense)", "not an address"),
-    (f"wpkh(é{XPUB})", "U+00E9, is not allowed in a descriptor"),
-    (f"wpkh({XPUB[:4]}…/0/*)", "U+2026, is not allowed in a descriptor: a shortened key; copy the whole key"),
-    (f"wpkh({'0' * 150_001})", "at most 150,000 characters"),
-    # BIP-380: invalid key expressions
-    (f"pkh([deadbeef/0h/*]{KEY})", "character 18: a key origin must not contain a wildcard"),
-    (f"pkh([deadbeef/0h/]{KEY})", "character 18: a step of a path is empty"),
-    (f"pkh([deadbef/0h]{KEY})", "character 6: the fingerprint of the key origin has 7 hex digits"),
-    (f"pkh([deadbeeef/0h]{KEY})", "character 6: the fingerprint of the key origin has 9 hex digits"),
-    (f"pkh([deadbeef/0f]{KEY})", "character 15: each step of a path must be a number, followed by h if it is hardened"),
-    (f"pkh([deadbeef/-0]{KEY})", "character 15: each step of a path must be a number"),
-    (f"pkh({XPUB}/2147483648)", "step 2147483648 of a path is above 2147483647"),
-    (f"pkh({XPUB}/1aa)", "each step of a path must be a number"),
-    (f"pkh([aaaaaaaa][aaaaaaaa]{KEY})", "character 15: a key must have at most one key origin […], not two"),
-    (f"pkh(aaaaaaaa]{KEY})", "character 5: ']' has no '[' before it"),
-    (f"pkh([gaaaaaaa]{KEY})", "character 6: the fingerprint of the key origin is not hex"),
-    ("pkh([deadbeef])", "character 15: there is no key after the key origin"),
-    (f"pkh([deadbeef/<0;1>]{XPUB})", "a key origin must not contain a wildcard or multipath"),
-    # BIP-389: invalid multipaths
-    (f"pkh({XPUB}/0>/*)", "each step of a path must be a number"),
-    (f"pkh({XPUB}/<0/*)", "the multipath is not closed"),
-    (f"pkh({XPUB}/<>/*)", "expected a multipath of two or more numbers"),
-    # texts that wallets and people write
-    (f"pkh([]{KEY})", "character 6: the key origin has no fingerprint"),
-    (f"pkh([m/84h]{KEY})", "character 6: the key origin has no fingerprint"),
-    (f"pkh([0xdeadbeef/84h]{KEY})", "character 6: the fingerprint of the key origin starts with 0x"),
-    (
-        f"pkh([deadbeef/m/84h]{KEY})",
-        "character 15: a key origin must not contain m/, because the fingerprint replaces it",
-    ),
-    (f"pkh([deadbeef/84’]{KEY})", "U+2019, is not allowed in a descriptor: write ' or h for a hardened step"),
-    (f"pkh([deadbeef/84h{KEY})", "character 5: the key origin is not closed"),
-    ("BITCOIN:bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq?amount=1", "expected a descriptor, found a bitcoin: URI"),
-    (f"[0xdeadbeef]{ZPUB}", "the origin before the extended key is invalid"),
-    (f"pkh({XPUB}/m/0)", "a path after xpub… starts at the key before it: remove m/"),
-    ("pkh(m/84h/0h/0h)", "character 5: expected a key, found m/…"),
-    ("pkh(@0/0/*)", "a placeholder @N of a wallet policy (BIP-388)"),
-    (f"pkh({XPUB}/**)", "/** is the short form of wallet policies (BIP-388): in a descriptor write /<0;1>/*"),
-    (f"pkh({XPUB}/{{0,1}}/*)", "write a multipath as <0;1>, not as {0,1}"),
-    (f"pkh({XPUB}/*/0)", "the wildcard '*' must be the last step of a path"),
-    (f"pkh({XPUB}/*x)", "text after the wildcard '*'"),
-    (f"pkh({XPUB}{'/0' * 255}/*)", "the path leads to depth"),
-    (f"pkh( {XPUB}/0/*)", "character 5: a descriptor must not contain a space or line break"),
-    (f"wsh(sortedmulti(1, {XPUB}/0/*))", "character 19: a descriptor must not contain a space or line break"),
-    (f"pkh(0x{KEY})", "character 5: a key must not start with 0x"),
-    (f"pkh({KEY}/0)", "a public key in hex has no child keys: remove the path after it"),
-    (f"pkh({KEY}0)", "a key must have 66 hex digits, or 64 in tr(), or 130 if it is uncompressed, not 67"),
-    (f"pkh(05{KEY[2:]})", "must start with 02 or 03, not 05"),
-    (f"pkh(02{'0' * 64})", "not a point on the secp256k1 curve"),
-    (f"pkh({HYBRID})", "character 5: this is a hybrid key (it starts with 06)"),
-    (f"wpkh(04{HYBRID[2:]})", "character 6: an uncompressed key is not allowed in segwit"),
-    (f"tr(04{HYBRID[2:]})", "character 4: an uncompressed key is not allowed in tr()"),
-    ("pkh(nonsense)", "character 5: expected a key"),
-    (f"pkh(pk({KEY}))", "character 5: expected a key, found pk()"),
-    (f"pkh({KEY},{KEY})", "pkh() has 2 arguments: expected pkh(KEY)"),
-    # functions
-    (f"wsh({KEY})", "character 5: wsh() needs a script such as pkh(KEY), not a key"),
-    (f"wsh(wpkh({KEY}))", "character 5: wpkh() is not allowed in wsh(): expected"),
-    (f"sh(sh(pkh({KEY})))", "character 4: sh() is not allowed in sh(): expected one of"),
-    (f"sh(multi_a(1,{KEY}))", "multi_a() is not allowed in sh(): BIP-379 allows miniscript only in wsh() and tr()"),
-    (f"wsh(foo({KEY}))", "foo() is not allowed in wsh(): expected a miniscript fragment"),
-    (f"tr({KEY},{KEY})", "a key or a number cannot be a leaf of tr()"),
-    (f"tr({KEY},wsh(pk({KEY})))", "wsh() cannot be a leaf of tr()"),
-    (f"tr({KEY},sortedmulti(1,{KEY}))", "sortedmulti() is not allowed in a leaf of tr(): write sortedmulti_a()"),
-    (f"wsh(and_v(v:sortedmulti(1,{KEY}),1))", "sortedmulti() is not allowed within another script"),
-    (f"wsh(multi_a(1,{KEY}))", "multi_a() is not allowed in wsh(): write multi()"),
-    (f"wsh(multi(0,{KEY}))", "character 11: multi() must require at least 1 signature"),
-    (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() requires 3 signatures, but has only 2 keys"),
-    (f"wsh(multi({KEY}))", "expected multi(NUMBER,KEY,…)"),
-    (f"wsh(thresh(3,pk({KEY})))", "thresh() needs 3 of 1 scripts"),
-    (f"wsh(and_v(v:pk({KEY})))", "and_v() takes 2 arguments, not 1"),
-    (f"wsh(x:pk({KEY}))", "unknown wrapper before ':'"),
-    (f"tr({KEY},{'n' * 101}:pk({KEY}))", "at most 100 wrappers may stand before ':', not 101"),
-    ("wsh(older(0))", "older(0): expected a number from 1 to 2147483647"),
-    ("wsh(sha256(00))", "expected sha256(HASH) with 64 hex digits"),
-    (f"wsh(pk({KEY})x)", "text after a closing bracket"),
-    (f"pkh({KEY}))", "outside all brackets"),
-    (f"pkh({KEY}}}", "closes a different kind of bracket"),
-    (f"wsh((pk({KEY})))", "expected a function name before '('"),
-    (f"pkh({XPUB}/<{';'.join(map(str, range(15_000)))}>/*)", "a multipath of 15,000 numbers"),
-    # the right checksum
-    (f"wpkh({XPUB}/0/*)#p54wed41", "write #p54wed40 if the text before '#' is right"),
-    (XPUB, "does not say which type of addresses"),
-    (ZPUB + "/0/*", "zpub… has a path after it"),
-    (ZPUB[:-1] + "t", "is wrong: it was mistyped or"),
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "cause"), CAUSES, ids=[f"{number} {cause[:30]}" for number, (_, cause) in enumerate(CAUSES)]
-)
-def test_an_unwatchable_descriptor_is_refused_with_its_cause(text: str, cause: str) -> None:
-    message = refusal(text)
-    assert cause in message
-    assert len(message) < 400
-    assert "\n" not in message
-
-
-def key_of(prefix: str, depth: int = 3) -> str:
-    """An extended public key with a prefix of SLIP-132."""
-    raw = (
-        PREFIXES[prefix].version.to_bytes(4)
-        + bytes((depth,))
-        + (bytes(8) if not depth else b"\x01" * 8)
-        + bytes(32)
-        + bytes.fromhex(KEY)
-    )
-    made = str(encode(raw + sha256d(raw)[:4]))
-    assert made.startswith(prefix)
-    return made
-
-
-@pytest.mark.parametrize("prefix", ["Ypub", "Zpub", "Upub", "Vpub"])
-def test_a_key_of_a_multisig_wallet_is_refused_as_such(prefix: str) -> None:
-    network = MAINNET if prefix in ("Ypub", "Zpub") else REGTEST
-    assert "one key of a multisig wallet" in refusal(key_of(prefix), network)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "kind"), [("ypub", "sh(wpkh)"), ("zpub", "wpkh"), ("upub", "sh(wpkh)"), ("vpub", "wpkh")]
-)
-def test_a_prefix_names_a_script_type(prefix: str, kind: str) -> None:
-    network = MAINNET if prefix in ("ypub", "zpub") else SIGNET
-    assert [each.kind for each in parse_descriptor(key_of(prefix), network)] == [kind, kind]
-    assert [each.kind for each in parse_descriptor(f"[deadbeef/84h]{key_of(prefix)}", network)] == [kind, kind]
-    assert "depth 4, deeper than an account" in refusal(key_of(prefix, 4), network)
-
-
-@pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_keys_of_another_network_are_refused_by_its_name(network: Network) -> None:
-    is_main = network == MAINNET
-    for own, other in [(XPUB, TPUB), (key_of("zpub"), key_of("vpub")), (key_of("ypub"), key_of("upub"))]:
-        mine, foreign = (own, other) if is_main else (other, own)
-        wrap = "wpkh({}/0/*)" if mine[0] in "xt" else "{}"
-        assert parse_descriptor(wrap.format(mine), network)
-        with pytest.raises(WrongNetworkError, match=f"not for {network}") as caught:
-            parse_descriptor(wrap.format(foreign), network)
-        assert (network.name in caught.value.networks, "mainnet" in caught.value.networks) == (False, not is_main)
-    if not is_main:
-        with pytest.raises(WrongNetworkError, match="mainnet"):
-            parse_descriptor(f"addr({ADDRESS})", network)
-
-
-# Secrets
-
-SECRETS = [
-    f"wpkh({XPRV}/0/*)",
-    f"wpkh([deadbeef/84h]{XPRV[:-1]}/0/*)",
-    f"wsh(multi(1,{XPUB},{XPRV}))",
-    f"tr({KEY[2:]},pk({XPRV}))",
-    f"tr({KEY[2:]},multi_a(1,{WIF}))",
-    f"combo({WIF})",
-    f"pkh({WIF[:-1]}1)",
-    f"pk({WIF})#tp6f86mw",
-    f"foo({WIF})",
-    f"wpkh({WIF}",
-    XPRV,
-    "z" + XPRV[1:],
-    XPRV + "/0/*",
-    f"[deadbeef]{XPRV}",
-    f"addr({WIF})",
-    f"raw({WIF})",
-    f"wpkh({XPUB}/0/*)#{WIF}",
-]
-
-
-def assert_silent_text(shown: str, secret: str) -> None:
-    """No six characters of a possible secret are repeated, except those of public keys and of words around it."""
-    public = shown.replace(XPUB, "")
-    assert not [secret[at : at + 8] for at in range(len(secret) - 7) if secret[at : at + 8] in public], shown
-
-
-def assert_silent(error: BaseException, text: str) -> None:
-    seen: BaseException | None = error
-    while seen is not None:
-        assert_silent_text(f"{seen} {seen!r} {seen.args!r} {pickle.loads(pickle.dumps(seen))!r}", text)
-        shown = "".join(traceback.format_exception_only(seen))
-        assert_silent_text(shown, text)
-        seen = seen.__cause__ or seen.__context__
-
-
-@pytest.mark.parametrize("text", SECRETS, ids=range(len(SECRETS)))
-def test_private_keys_are_refused_and_never_repeated(text: str, tmp_path: Path) -> None:
-    for network in (MAINNET, REGTEST):
-        watch = WatchList(network)
-        with pytest.raises(DescriptorError, match="private key") as caught:
-            watch.add_descriptor(text, "mine")
-        assert_silent(caught.value, text)
-        assert (len(watch), watch.keychains) == (0, ())
-    (tmp_path / "watch").write_text(f"{text},label\n")
-    with pytest.raises(WatchFileError) as listed:
-        WatchList.load(tmp_path / "watch")
-    assert_silent(listed.value, text)
-
-
-def test_a_public_key_may_contain_the_letters_prv() -> None:
-    key = (
-        "tpubDAATtSWDs1zofs7BZFNN2xdRyBQQFejh1sq7r9d7e5CfMn22hq78D36J"
-        "cyeQPvNYNZMuprv7GWGNvtKkMip5iUsHRX9TAmqV1SH46T1dU9m"
-    )
-    assert parse_descriptor(f"wpkh({key}/0/*)", REGTEST)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_no_damage_to_a_descriptor_is_more_than_an_error(seed: int) -> None:
-    rng = random.Random(seed)
-    texts = [
-        f"wsh(sortedmulti(2,{XPUB}/<0;1>/*,[deadbeef/1h]{XPUB}/2/*))",
-        f"tr({XPUB}/0/*,{{pk({XPUB}/1/*),multi_a(1,{KEY[2:]})}})",
-        ZPUB,
-    ]
-    for _ in range(60):
-        text = list(rng.choice(texts))
-        for _ in range(rng.randrange(1, 4)):
-            at = rng.randrange(len(text))
-            match rng.randrange(3):
-                case 0:
-                    del text[at]
-                case 1:
-                    text.insert(at, rng.choice("(){}<>,;/*'h#0aZ "))
-                case _:
-                    text[at] = rng.choice("(){}<>,;/*'h#0aZ ")
-        try:
-            for each in parse_descriptor("".join(text), MAINNET):
-                each.scripts(0)
-        except ParameterError as error:
-            assert str(error)
 
 
 # Files

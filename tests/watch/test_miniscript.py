@@ -13,11 +13,10 @@ from spvfilter.watch.descriptor.expression import parse_expression
 from spvfilter.watch.descriptor.keyexpression import Reading
 from spvfilter.watch.descriptor.miniscript import MiniscriptNode, flattened, read_node
 from spvfilter.watch.descriptor.template import assemble, size_of
+from support.wallets.descriptortexts import NUMS, XPUB
 
 pytestmark = pytest.mark.descriptors
 
-XPUB = "xpub6BosfCnifzxcFwrSzQiqu2DBVTshkCXacvNsWGYJVVhhawA7d4R5WSWGFNbi8Aw6ZRc1brxMyWMzG3DSSSSoekkudhUd9yLb6qx39T9nMdj"
-NUMS = "50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0"  # BIP-341
 
 # Core, src/test/miniscript_tests.cpp: the expression, its script in wsh(), and its script in a leaf of tr(). Then its
 # properties: m (not malleable), s (needs a signature), k (timelocks are not mixed). Then operations, witness items and
