@@ -50,10 +50,14 @@ class Server:
         """Fork. The socket gives the child's process id, and at its end its status, as integers of 4 bytes."""
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._socket, [b"."], [theirs.fileno(), *streams])
+            self.hand_over(theirs, streams)
         data = json.dumps(request).encode()
         ours.sendall(struct.pack("i", len(data)) + data)
         return ours
+
+    def hand_over(self, channel: socket.socket, streams: Sequence[int]) -> None:
+        """Fork. The other end of the channel sends the request, and gets what `fork` describes."""
+        socket.send_fds(self._socket, [b"."], [channel.fileno(), *streams])
 
     def _end(self) -> None:
         if os.getpid() == self._owner:  # else this process is a fork

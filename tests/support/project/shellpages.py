@@ -15,7 +15,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -24,6 +26,7 @@ from spvfilter.node import Regtest
 from spvfilter.primitives import hash_to_hex
 from support.blocks.chains import record
 from support.blocks.silentpayments import Wallet
+from support.commands.standin import StandIn
 from support.oracles.bitcoind import Bitcoind, free_port
 from support.project.pages import DOCS, PROGRAMS
 from support.wallets.walletfiles import KEY, OTHER, core
@@ -126,6 +129,8 @@ class Stage:
         self._runner = asyncio.Runner()
         self._now = START
         self._own = False  # True if the programs of the page made the database
+        self._stand_in = StandIn(folder / "standin")
+        self._is_real = False  # True if the page is typed with new processes of the real program
         self.regtest = Regtest(clock=lambda: self._now)
 
     def __enter__(self) -> Self:
@@ -135,6 +140,7 @@ class Stage:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._stand_in.close()
         self._runner.run(self.node.stop())
         self._runner.close()
 
@@ -180,7 +186,8 @@ class Stage:
 
     def environment(self, home: Path) -> dict[str, str]:
         """The environment of a reader's shell. Only pages whose programs made the database know that it is regtest."""
-        path = os.pathsep.join((str(self.folder / "bin"), os.environ["PATH"]))
+        programs = [*([] if self._is_real else [self._stand_in.folder]), self.folder / "bin"]
+        path = os.pathsep.join((*map(str, programs), os.environ["PATH"]))
         modules = str(ROOT) if self._own else os.pathsep.join((str(self.folder / "modules"), str(ROOT)))
         return {
             **os.environ,
@@ -259,7 +266,11 @@ class Stage:
         return made
 
     def type_page(self, page: Path, home: Path) -> Iterator[tuple[Block, list[Typed]]]:
-        """Type the commands of a page in order, and yield each block with the results."""
+        """Type the commands of a page in order, and yield each block with the results.
+
+        Each command of the README starts an interpreter. Forked processes run the commands of other pages.
+        """
+        self._is_real = page.stem == "README"
         self.folder_of(page, home)
         named = {word for block in shell_blocks(page) for line in block.commands for word in line.split()}
         programs = [
@@ -293,7 +304,7 @@ class Stage:
             text=True,
             start_new_session=True,
         )
-        late = threading.Timer(PATIENCE_S, os.killpg, (child.pid, signal.SIGKILL))  # with all programs of a pipe
+        late = threading.Timer(PATIENCE_S, give_up, (child,))
         late.start()
         if working is None:
             output, errors = child.communicate()
@@ -335,6 +346,14 @@ class Stage:
         }.items():
             line = line.replace(written, meant)
         return line
+
+
+def give_up(child: subprocess.Popen[str]) -> None:
+    """Kill a command with all programs of a pipe. A stand-in first kills the process that it waits for."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        time.sleep(1)
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def interrupt(child: subprocess.Popen[str]) -> str:
