@@ -7,6 +7,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 
 from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input, Instant
@@ -111,9 +112,14 @@ def _kind(line: str) -> str:
 
 def _fields(value: object) -> Sequence[str] | None:
     """The names of the fields of a dataclass or a named tuple, None for other values."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return [each.name for each in fields(value)]
-    return getattr(value, "_fields", None) if isinstance(value, tuple) else None
+    return _fields_of(type(value))  # type: ignore[arg-type]  # classes are hashable
+
+
+@cache
+def _fields_of(kind: type) -> Sequence[str] | None:
+    if is_dataclass(kind):
+        return [each.name for each in fields(kind)]
+    return getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
 
 
 def full(value: object) -> str:
