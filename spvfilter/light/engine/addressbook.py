@@ -320,13 +320,12 @@ class AddressBook:
         tables = (self.new,) if only_new else (self.new, self.tried)
         for kind in kinds:
 
-            def wanted(address: str, is_wanted: Callable[[KnownAddress], bool] = kind) -> KnownAddress | None:
-                known = self.entries[address]
-                return (
+            def wanted(bucket: Iterable[str], is_wanted: Callable[[KnownAddress], bool] = kind) -> list[KnownAddress]:
+                return [
                     known
+                    for known in map(self.entries.__getitem__, bucket)
                     if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now))
-                    else None
-                )
+                ]
 
             yield from _drawn(random, [_Left(table.buckets(), wanted) for table in tables], is_free)
 
@@ -341,7 +340,7 @@ class _Left:
     Each bucket is read only when it is first drawn, because a full book contains 20,480 addresses.
     """
 
-    def __init__(self, buckets: list[Collection[str]], wanted: Callable[[str], KnownAddress | None]) -> None:
+    def __init__(self, buckets: list[Collection[str]], wanted: Callable[[Collection[str]], list[KnownAddress]]) -> None:
         self._buckets: list[Collection[str] | list[KnownAddress]] = [*buckets]
         self._wanted = wanted
 
@@ -351,9 +350,7 @@ class _Left:
             number = random.randrange(len(self._buckets))
             bucket = self._buckets[number]
             if not isinstance(bucket, list):
-                bucket = self._buckets[number] = [
-                    known for address in bucket if (known := self._wanted(address)) is not None
-                ]
+                bucket = self._buckets[number] = self._wanted(bucket)
             if bucket:
                 return bucket
             self._buckets[number] = self._buckets[-1]
