@@ -16,7 +16,7 @@ from typing import Any
 from simulation.behaviours import named
 from simulation.engine import make
 from simulation.life import live
-from simulation.plan import FAULTS, KINDS, Outcome, Plan
+from simulation.plan import FAULTS, KINDS, Outcome, Plan, Tally
 from simulation.planted import BUGS, changes_of
 from simulation.violation import Violation
 from spvfilter.light.events import Mode
@@ -221,10 +221,14 @@ def live_watched(plan: Plan) -> Outcome:
     """Live a life. It is a violation if it does not end."""
     signal.signal(signal.SIGVTALRM, _too_long)
     signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST_S if plan.bug is None else _LONGEST_PLANTED_S, _AGAIN_S)
+    begun = time.process_time()
     try:
-        return live(plan, make)
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        try:
+            return live(plan, make)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except Violation as error:  # the signal came while the files of the life were deleted
+        return Outcome(plan, error, time.process_time() - begun, Tally())
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
