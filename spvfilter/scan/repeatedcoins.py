@@ -36,18 +36,10 @@ class RepeatedCoins:
         if block.hash not in REPEATING:
             return block.packed
         hits = unpack_hits(block.packed)
-        kept = [hit for hit in hits if hit.spend or hit.position or not self.is_repeated(block.hash, hit.outpoint)]
-        return pack_hits(kept)
+        return pack_hits([hit for hit in hits if hit.spend or hit.position or self._is_first(hit.outpoint)])
 
-    def is_repeated(self, block: bytes, outpoint: bytes) -> bool:
-        """Record a coinbase output of a block. Return True if it has already been recorded for another block.
-
-        Args:
-            block: Hash of the block, 32 bytes in wire order.
-            outpoint: Outpoint of the coinbase output, 36 bytes.
-        """
-        if block not in REPEATING:
-            return False
-        is_repeated = outpoint in self._counted
+    def _is_first(self, outpoint: bytes) -> bool:
+        """Record a coinbase output of one of these blocks. Return False if it has already been recorded."""
+        is_first = outpoint not in self._counted
         self._counted.add(outpoint)
-        return is_repeated
+        return is_first
