@@ -326,9 +326,7 @@ def test_a_bad_message_costs_no_other_message() -> None:
         ),
     ],
 )
-def test_a_peer_that_closes_during_the_handshake_has_its_own_cause(
-    come: tuple[Message, ...], cause: Cause, words: str
-) -> None:
+def test_a_close_during_the_handshake_has_its_own_cause(come: tuple[Message, ...], cause: Cause, words: str) -> None:
     peer = fresh()
     peer.receive_data(encoded(*come))
     peer.receive_eof()
