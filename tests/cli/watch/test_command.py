@@ -7,7 +7,7 @@ import signal
 import socket
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.testing import RegtestNode
 from support.commands.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 from support.peers.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
+from support.wallets.filledstore import filled
 
 KEYS = [
     "event",
@@ -142,18 +143,48 @@ def test_the_network_comes_from_the_database(node: NodeProcess, tmp_path: Path) 
     ran = process("watch", "--connect", node.place, "--once", "--db", db, OTHER)
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert values([json.loads(line) for line in ran.stdout.splitlines()]) == [(112, 50_000)]
-    ran = process("watch", "--network", "signet", "--connect", node.place, "--once", "--db", db, OTHER)
-    said = f"spvfilter: --network signet contradicts {db}, which is a regtest database: omit --network\n"
-    assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
 
 
-def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, tmp_path: Path) -> None:
+def of_another_program(db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("CREATE TABLE theirs (value)")
+
+
+# Each row is what makes the file of a database, the arguments of a run with it, and the only line that is printed
+UNUSABLE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
+    "missing": (
+        lambda db: None,
+        ["--network", "regtest"],
+        "nothing to watch for: {db} does not exist yet: give addresses or --watch FILE",
+    ),
+    "of another program": (
+        of_another_program,
+        ["--network", "regtest", ADDRESS, "--rebuild"],
+        "{db}: this SQLite database belongs to another program",
+    ),
+    "of an unknown network": (
+        lambda db: db.write_bytes(b"garbage" * 1_000),
+        [ADDRESS, "--rebuild"],
+        "{db} does not say which network it is for: also give --network NAME",
+    ),
+    "of another network": (
+        lambda db: filled(db).close(),
+        ["--network", "signet", ADDRESS],
+        "--network signet contradicts {db}, which is a regtest database: omit --network",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_unusable_database_is_refused_and_unchanged(case: str, node: NodeProcess, tmp_path: Path) -> None:
+    make, argv, said = UNUSABLE[case]
     db = tmp_path / "wallet.db"
-    db.write_bytes(b"garbage" * 1_000)
-    ran = process("watch", "--connect", node.place, "--db", db, "--rebuild", "--once", ADDRESS)
-    said = f"spvfilter: {db} does not say which network it is for: also give --network NAME\n"
-    assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
-    assert db.read_bytes() == b"garbage" * 1_000
+    make(db)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    ran = process("watch", "--connect", node.place, "--once", "--db", db, *argv)
+    assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", f"spvfilter: {said.format(db=db)}\n")
+    read = {db.with_name(f"{db.name}-{suffix}") for suffix in ("shm", "wal")}  # SQLite makes them to read a database
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path not in read} == before
 
 
 @pytest.mark.long
@@ -349,12 +380,6 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     assert (tmp_path / "wallet.db.damaged").is_file()
 
 
-def test_missing_database_without_addresses_is_not_made(node: NodeProcess, tmp_path: Path) -> None:
-    code, events, errors = once(node.place, "--db", tmp_path / "walet.db")
-    said = f"spvfilter: nothing to watch for: {tmp_path}/walet.db does not exist yet: give addresses or --watch FILE\n"
-    assert (code, events, errors, list(tmp_path.iterdir())) == (2, [], said, [])
-
-
 def test_rebuild_is_reported_even_if_the_run_fails(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     db.write_bytes(b"garbage" * 1_000)
@@ -362,16 +387,6 @@ def test_rebuild_is_reported_even_if_the_run_fails(node: NodeProcess, tmp_path: 
     assert (code, events) == (2, [])
     assert errors.startswith(f"spvfilter: {db} was rebuilt")
     assert "nothing to watch for" in errors
-
-
-def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_path: Path) -> None:
-    db = tmp_path / "other.db"
-    with closing(sqlite3.connect(db)) as connection:
-        connection.execute("CREATE TABLE theirs (value)")
-    before = db.read_bytes()
-    code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
-    assert (code, events, errors) == (2, [], f"spvfilter: {db}: this SQLite database belongs to another program\n")
-    assert (db.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (before, ["other.db"])
 
 
 def test_filter_warning_is_printed_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
@@ -429,24 +444,33 @@ def test_once_gives_up_without_a_node() -> None:
     ]
 
 
+def beside_a_node(services: str, mined: str = "pass") -> str:
+    """The command in a process with a node that offers these services, as code."""
+    return f"""
+import asyncio, sys, threading
+from dataclasses import replace
+from spvfilter import REGTEST, address_to_script
+from spvfilter.cli import main
+from spvfilter.node.server import SETTINGS, Node
+from spvfilter.wire.events import Service
+
+async def serve(ready):
+    async with Node(settings=replace(SETTINGS, services={services})) as node:
+        {mined}
+        sys.argv += ["--connect", f"127.0.0.1:{{node.port}}"]
+        ready.set()
+        await asyncio.Event().wait()
+
+ready = threading.Event()
+threading.Thread(target=lambda: asyncio.run(serve(ready)), daemon=True).start()
+ready.wait()
+sys.exit(main())
+"""
+
+
 @pytest.mark.slow
 def test_a_node_without_filters_is_of_no_use() -> None:
-    code = (
-        "import asyncio, sys, threading\n"
-        "from dataclasses import replace\n"
-        "from spvfilter.node.server import SETTINGS, Node\n"
-        "from spvfilter.cli import main\n"
-        "from spvfilter.wire.events import Service\n"
-        "async def serve(ready):\n"
-        "    async with Node(settings=replace(SETTINGS, services=Service.NETWORK)) as node:\n"
-        "        sys.argv += ['--connect', f'127.0.0.1:{node.port}']\n"
-        "        ready.set()\n"
-        "        await asyncio.Event().wait()\n"
-        "ready = threading.Event()\n"
-        "threading.Thread(target=lambda: asyncio.run(serve(ready)), daemon=True).start()\n"
-        "ready.wait()\n"
-        "sys.exit(main())\n"
-    )
+    code = beside_a_node("Service.NETWORK")
     ran = process("watch", "--network", "regtest", "--once", "--timeout", 0.5, ADDRESS, code=code)
     first, *_, last = ran.stderr.decode().splitlines()
     assert (ran.returncode, ran.stdout) == (2, b"")
@@ -458,26 +482,8 @@ def test_a_node_without_filters_is_of_no_use() -> None:
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 def test_once_gives_up_without_progress(mode: str) -> None:
     """The only node is pruned, and lacks the block of a payment."""
-    code = (
-        "import asyncio, sys, threading\n"
-        "from dataclasses import replace\n"
-        "from spvfilter import REGTEST, address_to_script\n"
-        "from spvfilter.node.server import SETTINGS, Node\n"
-        "from spvfilter.cli import main\n"
-        "from spvfilter.wire.events import Service\n"
-        "async def serve(ready):\n"
-        "    services = SETTINGS.services & ~Service.NETWORK | Service.NETWORK_LIMITED\n"
-        "    async with Node(settings=replace(SETTINGS, services=services)) as node:\n"
-        f"        node.regtest.mine(to=address_to_script('{ADDRESS}', REGTEST))\n"
-        "        node.regtest.mine(300)\n"
-        "        sys.argv += ['--connect', f'127.0.0.1:{node.port}']\n"
-        "        ready.set()\n"
-        "        await asyncio.Event().wait()\n"
-        "ready = threading.Event()\n"
-        "threading.Thread(target=lambda: asyncio.run(serve(ready)), daemon=True).start()\n"
-        "ready.wait()\n"
-        "sys.exit(main())\n"
-    )
+    mined = f"node.regtest.mine(to=address_to_script('{ADDRESS}', REGTEST)), node.regtest.mine(300)"
+    code = beside_a_node("SETTINGS.services & ~Service.NETWORK | Service.NETWORK_LIMITED", mined)
     ran = process("watch", "--network", "regtest", "--mode", mode, "--once", "--timeout", 1, ADDRESS, code=code)
     assert (ran.returncode, ran.stdout) == (2, b"")
     first, *_, last = ran.stderr.decode().splitlines()
