@@ -190,7 +190,10 @@ def test_a_wallet_is_followed_without_asyncio(served: Served, tmp_path: Path) ->
         assert client.fee_floor() is None
         with pytest.raises(ParameterError, match="limit"):
             client.coins(limit=0)
-        with pytest.raises(StoreLockedError), client_of(served, store=tmp_path / "w.db"):
+        with (
+            pytest.raises(StoreLockedError, match="another client of this process"),
+            client_of(served, store=tmp_path / "w.db"),
+        ):
             pytest.fail("it is open already")
     assert next(events, None) is None or list(events) is not None  # waiting events may come before the end
     served.mine()

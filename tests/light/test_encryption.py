@@ -84,11 +84,6 @@ async def test_one_client_uses_both_transports_and_restarts(tmp_path: Path) -> N
             world.grow(2)
 
 
-def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(ParameterError, match="v2 must be one of prefer, require, off, not 'on'"):
-        LightClient(World(1).watch(), peers=["127.0.0.1"], v2="on")
-
-
 def test_require_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     without_extra(monkeypatch)
     with pytest.raises(ParameterError, match=r"v2='require' needs .*extra `bip324`"):

@@ -311,6 +311,7 @@ async def test_an_entry_that_a_full_disk_refuses_leaves_no_trace(
         ({"mempool": "no"}, "mempool must be True or False"),
         ({"keep_filters": 1}, "keep_filters must be True or False"),
         ({"mode": 3}, "mode must be one of"),
+        ({"v2": "on"}, "v2 must be one of prefer, require, off, not 'on'"),
     ],
 )
 async def test_wrong_values_are_refused_at_once(options: dict[str, object], words: str) -> None:

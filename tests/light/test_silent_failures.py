@@ -78,7 +78,7 @@ TWEAKS = ["hash", "type", "pair", "text", "long", "many", "point", "error", "can
 LIES = [*((LyingSource, lie) for lie in OUTPUTS), *((LyingServer, lie) for lie in TWEAKS)]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("kind", "lie"), LIES)
 async def test_a_block_waits_for_a_true_answer(kind: type[LyingSource] | type[LyingServer], lie: str) -> None:
     world = SilentWorld()

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import NotRunningError, ParameterError, StoreLockedError
+from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light import database
-from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
@@ -98,15 +97,6 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
             await run.client.broadcast(first)
     with pytest.raises(NotRunningError):
         await run.client.balance()
-
-
-async def test_a_second_client_of_a_database_is_refused(tmp_path: Path) -> None:
-    world = World()
-    path = tmp_path / "w.db"
-    async with Node(world.regtest) as node, running(world, node, store=path):
-        with pytest.raises(StoreLockedError, match="another client of this process"):
-            async with LightClient(world.watch(), peers=[where(node)], store=path):
-                pass
 
 
 async def test_conflicting_payments_from_two_nodes_count_once(tmp_path: Path) -> None:
