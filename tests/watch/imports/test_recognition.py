@@ -14,9 +14,8 @@ from bitcoin.base58 import decode, encode
 from spvfilter.address import script_to_address
 from spvfilter.errors import DescriptorWarning, ParameterError, WalletFileWarning, WatchFileError
 from spvfilter.hashes import sha256d
-from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
+from spvfilter.network import MAINNET, REGTEST, SIGNET
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
-from spvfilter.watch.imports import WalletFile, read_wallet_file
 from spvfilter.watch.imports.walletfile import PUBLIC_TEST_NETWORKS, TEST_NETWORKS
 from spvfilter.watch.watchlist import WatchList
 from support.wallets.walletfiles import (
@@ -29,7 +28,6 @@ from support.wallets.walletfiles import (
     KEY,
     MULTI,
     OTHER,
-    PHRASE,
     SECOND,
     SINGLE,
     TPUB,
@@ -49,9 +47,7 @@ from support.wallets.walletfiles import (
     first,
     labels,
     liana,
-    policy,
     requests,
-    sparrow,
     specter,
     specter_wallet,
     table,
@@ -59,40 +55,10 @@ from support.wallets.walletfiles import (
     wasabi,
     wasabi_skeleton,
 )
+from support.wallets.walletreading import BOTH, MULTISIG, load, read, refused, write
 
 pytestmark = pytest.mark.descriptors
-BOTH = f"{SINGLE}/<0;1>/*)"
-SIGNERS = "electrum", "electrum_multisig", "coldcard", "coldcard_multisig"
 KEYSTORE = electrum()["keystore"]
-MULTISIG = MULTI % ("/<0;1>/*", "/<0;1>/*")
-
-
-def write(path: Path, value: object) -> Path:
-    path = path / "wallet"
-    path.write_bytes(value if isinstance(value, bytes) else text_of(value).encode())
-    return path
-
-
-def read(path: Path, value: object) -> WalletFile:
-    return read_wallet_file(write(path, value))
-
-
-def load(path: Path, value: object, network: Network = MAINNET) -> WatchList:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WalletFileWarning)
-        return WatchList.load(write(path, value), network)
-
-
-def refused(path: Path, value: object, network: Network = MAINNET) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", (WalletFileWarning))
-        with pytest.raises(WatchFileError) as caught:
-            WatchList.load(write(path, value), network)
-    (problem,) = caught.value.problems
-    assert str(problem[1]) in str(caught.value)
-    for secret in (XPRV, WIF, PHRASE):
-        assert secret[:12] not in str(caught.value)
-    return problem[1]
 
 
 EXPECTED: dict[str, tuple[list[str], list[str], str, str | None]] = {
@@ -218,39 +184,74 @@ def test_electrum_file_may_end_with_changes(tmp_path: Path) -> None:
     assert "damaged at line" in refused(tmp_path, f"{text_of(electrum())},\n{{")
 
 
+# Each row is a file as some version of a program writes it, or as people change it, and the descriptor that it contains
+VARIANTS: dict[str, tuple[object, str]] = {
+    "Electrum, nested segwit": (
+        {**electrum(), "keystore": {"type": "hardware", "xpub": YPUB}, "addresses": {}},
+        f"sh(wpkh({KEY}/<0;1>/*))",
+    ),
+    "Electrum, legacy": (
+        {**electrum(), "keystore": {"type": "bip32", "xpub": KEY}, "addresses": {}},
+        f"pkh({KEY}/<0;1>/*)",
+    ),
+    "Electrum, 1 of 2": (
+        {**electrum_multisig(), "wallet_type": "1of2"},
+        MULTISIG.replace("sortedmulti(2", "sortedmulti(1"),
+    ),
+    "Specter, taproot without a name": (
+        {"wallet_name": "", "descriptors": [{"desc": f"tr({KEY}/<0;1>/*)"}]},
+        f"tr({KEY}/<0;1>/*)",
+    ),
+    "response of listdescriptors": ({"result": core(), "error": None, "id": 1}, BOTH),
+    "request of importdescriptors": ({"method": "importdescriptors", "params": [requests()]}, BOTH),
+    "descriptor with a name": ({"name": "cold", "desc": checked(BOTH)}, BOTH),
+    "policy of one key": ({"name": "cold", "policy": "wpkh(@0/**)", "keys": [KEY]}, f"wpkh({KEY}/<0;1>/*)"),
+    "policy with a tree": (
+        {"template": "tr(@0/<0;1>/*,pk(@1/**))", "keys": [KEY, OTHER]},
+        f"tr({KEY}/<0;1>/*,pk({OTHER}/<0;1>/*))",
+    ),
+    "Coldcard text, nested segwit": (coldcard_multisig().replace("P2WSH", "P2SH-P2WSH"), f"sh({MULTISIG})"),
+    "Coldcard text, nested segwit in lower case": (
+        coldcard_multisig().replace("P2WSH", "p2wsh-p2sh"),
+        f"sh({MULTISIG})",
+    ),
+    "Coldcard text, legacy": (
+        coldcard_multisig().replace("2 of 2", "2/2").replace("Format: P2WSH\n", ""),
+        f"sh{MULTISIG[3:]}",
+    ),
+    "Coldcard text with a zpub": (coldcard_multisig().replace("Policy", "policy").replace(KEY, ZPUB), MULTISIG),
+    "BSMS without restrictions": (
+        bsms().replace("/**", "/<0;1>/*").replace("/0/*,/1/*", "No path restrictions"),
+        MULTISIG,
+    ),
+    "line with a label": (f"{checked(MULTI % ('/**', '/**'))},a label", MULTISIG),
+    "two descriptors by name": (
+        {"name": "cold", "descriptors": {"receive": f"{SINGLE}/0/*)", "change": f"{SINGLE}/1/*)"}},
+        BOTH,
+    ),
+    "two descriptors by other names": (
+        {"external_descriptor": f"{SINGLE}/0/*)", "Internal Descriptor": f"{SINGLE}/1/*)"},
+        BOTH,
+    ),
+    "Bitkey with an equals sign": (f"# Bitkey\nreceive descriptor = {SINGLE}/0/*)\nChange: {SINGLE}/1/*)", BOTH),
+    "Bitkey, internal first": (f"Internal: {SINGLE}/1/*)\nExternal: {SINGLE}/0/*)\n", BOTH),
+    "change first": ({"change_descriptor": f"{SINGLE}/1/*)", "receiveDescriptor": f"{SINGLE}/0/*)"}, BOTH),
+    "Core, change first": ({**core(), "descriptors": core()["descriptors"][::-1]}, BOTH),
+    "Caravan, nested segwit": ({**caravan(), "addressType": "P2SH-P2WSH", "network": "Bitcoin"}, f"sh({MULTISIG})"),
+    "Caravan, legacy": ({**caravan(), "addressType": "P2SH", "network": None}, f"sh{MULTISIG[3:]}"),
+    "zpub with its origin": (f"[d34db33f/84'/0'/0']{ZPUB}", BOTH.replace("84h/0h/0h", "84'/0'/0'")),
+    "zpub after blank lines": (f"\n  [d34db33f/84h/0h/0h]{ZPUB},cold", BOTH),
+    "Electrum with a fingerprint in capitals": (
+        {**electrum(), "addresses": {}, "keystore": {**KEYSTORE, "root_fingerprint": "0xD34DB33F"}},
+        BOTH,
+    ),
+}
+
+
 @pytest.mark.few(3)
-@pytest.mark.parametrize(
-    ("file", "descriptor"),
-    [
-        ({**electrum(), "keystore": {"type": "hardware", "xpub": YPUB}, "addresses": {}}, f"sh(wpkh({KEY}/<0;1>/*))"),
-        ({**electrum(), "keystore": {"type": "bip32", "xpub": KEY}, "addresses": {}}, f"pkh({KEY}/<0;1>/*)"),
-        ({**electrum_multisig(), "wallet_type": "1of2"}, MULTISIG.replace("sortedmulti(2", "sortedmulti(1")),
-        ({"wallet_name": "", "descriptors": [{"desc": f"tr({KEY}/<0;1>/*)"}]}, f"tr({KEY}/<0;1>/*)"),
-        ({"result": core(), "error": None, "id": 1}, BOTH),
-        ({"method": "importdescriptors", "params": [requests()]}, BOTH),
-        ({"name": "cold", "desc": checked(BOTH)}, BOTH),
-        ({"name": "cold", "policy": "wpkh(@0/**)", "keys": [KEY]}, f"wpkh({KEY}/<0;1>/*)"),
-        ({"template": "tr(@0/<0;1>/*,pk(@1/**))", "keys": [KEY, OTHER]}, f"tr({KEY}/<0;1>/*,pk({OTHER}/<0;1>/*))"),
-        (coldcard_multisig().replace("P2WSH", "P2SH-P2WSH"), f"sh({MULTISIG})"),
-        (coldcard_multisig().replace("P2WSH", "p2wsh-p2sh"), f"sh({MULTISIG})"),
-        (coldcard_multisig().replace("2 of 2", "2/2").replace("Format: P2WSH\n", ""), f"sh{MULTISIG[3:]}"),
-        (coldcard_multisig().replace("Policy", "policy").replace(KEY, ZPUB), MULTISIG),
-        (bsms().replace("/**", "/<0;1>/*").replace("/0/*,/1/*", "No path restrictions"), MULTISIG),
-        (f"{checked(MULTI % ('/**', '/**'))},a label", MULTISIG),
-        ({"name": "cold", "descriptors": {"receive": f"{SINGLE}/0/*)", "change": f"{SINGLE}/1/*)"}}, BOTH),
-        ({"external_descriptor": f"{SINGLE}/0/*)", "Internal Descriptor": f"{SINGLE}/1/*)"}, BOTH),
-        (f"# Bitkey\nreceive descriptor = {SINGLE}/0/*)\nChange: {SINGLE}/1/*)", BOTH),
-        (f"Internal: {SINGLE}/1/*)\nExternal: {SINGLE}/0/*)\n", BOTH),
-        ({"change_descriptor": f"{SINGLE}/1/*)", "receiveDescriptor": f"{SINGLE}/0/*)"}, BOTH),
-        ({**core(), "descriptors": core()["descriptors"][::-1]}, BOTH),
-        ({**caravan(), "addressType": "P2SH-P2WSH", "network": "Bitcoin"}, f"sh({MULTISIG})"),
-        ({**caravan(), "addressType": "P2SH", "network": None}, f"sh{MULTISIG[3:]}"),
-        (f"[d34db33f/84'/0'/0']{ZPUB}", BOTH.replace("84h/0h/0h", "84'/0'/0'")),
-        (f"\n  [d34db33f/84h/0h/0h]{ZPUB},cold", BOTH),
-        ({**electrum(), "addresses": {}, "keystore": {**KEYSTORE, "root_fingerprint": "0xD34DB33F"}}, BOTH),
-    ],
-)
-def test_variants_give_the_scripts_of_the_descriptor(file: object, descriptor: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_variants_give_the_scripts_of_the_descriptor(kind: str, tmp_path: Path) -> None:
+    file, descriptor = VARIANTS[kind]
     expected = WatchList()
     expected.add_descriptor(descriptor)
     assert [each.name for each in load(tmp_path, file).keychains] == [each.name for each in expected.keychains]
@@ -347,264 +348,6 @@ def test_networks_are_those_of_the_keys_or_named(tmp_path: Path) -> None:
     assert message == "this wallet (Wasabi) is for testnet3 or testnet4 or signet, not for regtest: choose its network"
     assert "this wallet (Coldcard) is for mainnet, not for regtest" in refused(tmp_path, coldcard(), REGTEST)
     assert "this address is for mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
-
-
-# Secrets
-
-
-SECRETS: dict[str, tuple[object, str]] = {
-    "Electrum xprv": ({**electrum(), "keystore": {**electrum()["keystore"], "xprv": XPRV}}, "the field xprv"),
-    "Electrum seed": ({**electrum(), "keystore": {**electrum()["keystore"], "seed": PHRASE}}, "the field seed"),
-    "Electrum keys": ({**electrum_imported(), "keystore": {"keypairs": {"02ab": WIF}}}, "the field keypairs"),
-    "keys by address": ({**electrum(), "extra": {ADDRESS: WIF}}, "the field extra"),
-    "key as a name": ({**electrum(), "extra": {WIF: ADDRESS}}, "the field extra"),
-    "several": ({**core(), "seed": "x", "deep": [{"words": ["zebra"]}], "note": PHRASE}, "note, seed, words"),
-    "Wasabi secret": ({**wasabi(), "EncryptedSecret": "6PRVWUbkzzsbcVac2qwf"}, "the field EncryptedSecret"),
-    "CSV column": (f"address,label,private_key\n{ADDRESS},rent,{WIF}\n", "the column 3"),
-    "CSV label": (f"address,label\n{ADDRESS},{WIF}\n{SECOND},rent\n", "the column 2"),
-    "label": (labels().replace("rent", XPRV), "the field label"),
-}
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("kind", SECRETS)
-def test_private_keys_are_named_but_not_kept(kind: str, tmp_path: Path) -> None:
-    file, words = SECRETS[kind]
-    with pytest.warns(WalletFileWarning) as caught:
-        watch = WatchList.load(write(tmp_path, file))
-    told = "\n".join(str(each.message) for each in caught)
-    watch.save(tmp_path / "saved")
-    kept = f"{told}\n{read(tmp_path, file)!r}\n{(tmp_path / 'saved').read_text()}"
-    assert words in told
-    assert "the file contains private keys" in told
-    assert "they were not kept" in told
-    for secret in (XPRV, WIF, PHRASE, "6PRVWUbkzzsbcVac2qwf"):
-        assert secret[:8] not in kept
-
-
-PRIVATE: dict[str, tuple[object, str]] = {
-    "Core": ({"descriptors": [{"desc": f"wpkh({XPRV}/0/*)"}]}, "listdescriptors`, without `true`"),
-    "Specter": ({"descriptor": f"wpkh({XPRV}/0/*)"}, "export the wallet as watch-only"),
-    "Sparrow": (sparrow().replace(KEY, XPRV), "export a watch-only wallet"),
-    "BSMS": (bsms().replace(KEY, XPRV), "give the record with public keys"),
-    "policy": ({**policy(), "keys_info": [XPRV, KEY]}, "use public keys only"),
-    "Coldcard text": (coldcard_multisig().replace(KEY, XPRV), "give the wallet's descriptor with public keys"),
-    "Coldcard": ({**coldcard(), "bip84": {"xpub": XPRV}}, "which was not kept"),
-    "Electrum": ({**electrum(), "keystore": {"xpub": XPRV}}, "which was not kept"),
-    "unknown JSON": ({"backup": PHRASE}, "private keys, in the field backup"),
-    "list of words": (PHRASE.split(), "private keys|unknown kind"),
-}
-
-
-@pytest.mark.parametrize("kind", PRIVATE)
-def test_descriptor_with_a_private_key_is_refused(kind: str, tmp_path: Path) -> None:
-    file, words = PRIVATE[kind]
-    message = refused(tmp_path, file)
-    assert any(each in message for each in words.split("|"))
-
-
-# Malformed files
-
-
-def without(data: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name not in names}
-
-
-FAULTS: dict[str, tuple[object, str]] = {
-    "not JSON": ('{"descriptors": [', "damaged at line 1, character 18"),
-    "unknown JSON": ({"a": 1}, "unknown kind of JSON: expected one of these kinds of wallet file: Bitcoin Core"),
-    "empty list": ([], "unknown kind of JSON"),
-    "too deep": ("[" * 100_000, "nested too deeply"),
-    "no number": ('{"a": NaN}', "an invalid number"),
-    "huge number": ('{"a": 1' + "0" * 5_000 + "}", "an invalid number"),
-    "too many values": ("[" + "1," * 2_000_001 + "1]", "more than 2,000,000 values"),
-    "not UTF-8": (b'{"label": "\xff"}', "not UTF-8"),
-    "Core without desc": ({"descriptors": [{"desc": "raw(51)"}, {}]}, "the field desc of descriptors[1] is missing"),
-    "Core with another value": ({"descriptors": [{"desc": "raw(51)"}, 1]}, "descriptors[1] is not an object"),
-    "Core with a number": ({"descriptors": [{"desc": 5}]}, "the field desc of descriptors[0] is not text"),
-    "Core with a bad descriptor": ({"descriptors": [{"desc": "raw(51)"}, {"desc": "wpkh(x)"}]}, "descriptor 2: char"),
-    "Core with a huge range": ({"desc": checked(BOTH), "range": [0, 4_000_000_000]}, "the end of a window"),
-    "Core with a long range": ({"desc": checked(BOTH), "range": [0, 9_999_999]}, "20,000,000 key derivations"),
-    "Caravan of an unknown type": ({**caravan(), "addressType": "P2TR"}, "the addressType of a Caravan wallet must be"),
-    "Caravan without quorum": ({**caravan(), "quorum": 5}, "but its quorum is not M of 2"),
-    "Caravan with a key too few": ({**caravan(), "quorum": {"requiredSigners": 2, "totalSigners": 3}}, "not M of 2"),
-    "Caravan with a wrong key": (
-        {**caravan(), "extendedPublicKeys": [5]},
-        "key 1 of a Caravan wallet is not an object",
-    ),
-    "Caravan of another network": ({**caravan(), "network": "moon"}, "this Caravan wallet is for an unknown network"),
-    "Liana without descriptor": ({"accounts": [{"descriptor": 5}]}, "the field descriptor of account 1 of a Liana"),
-    "Liana with another value": ({"accounts": [{"descriptor": "raw(51)"}, 5]}, "account 2 of a Liana backup is not"),
-    "Liana with a private key": (
-        {"accounts": [{"descriptor": f"wpkh({XPRV}/0/*)"}]},
-        "export the wallet as watch-only",
-    ),
-    "Bitkey with another line": (
-        f"External: {SINGLE}/0/*)\nnonsense\n",
-        "expected only the lines External: DESCRIPTOR and",
-    ),
-    "Bitkey with a private key": (f"External: wpkh({XPRV}/0/*)\n", "export a watch-only wallet"),
-    "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "has no descriptor after"),
-    "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not text"),
-    "Specter with a bad checksum": ({"descriptor": f"{SINGLE}/0/*)#qqqqqqqq"}, "checksum"),
-    "Electrum of unknown type": ({**electrum(), "wallet_type": "new", "addresses": {}}, "an unsupported type"),
-    "Electrum without keystore": (without(electrum(), "keystore"), "lacks the field keystore"),
-    "Electrum without key": ({**electrum(), "keystore": {"type": "bip32"}}, "lacks an extended public key"),
-    "Electrum with a wrong key": ({**electrum(), "keystore": {"xpub": "abc"}}, "is not an extended public key"),
-    "Electrum with a damaged key": ({**electrum(), "keystore": {"xpub": ZPUB[:-1]}}, "the checksum of the extended"),
-    "Electrum with a multisig key": ({**electrum(), "keystore": electrum_multisig()["x1/"]}, "expected xpub, ypub"),
-    "Electrum with one key of two": (without(electrum_multisig(), "x2/"), "lacks the field x2/"),
-    "Electrum with mixed keys": (
-        {**electrum_multisig(), "x2/": {"xpub": KEY}},
-        "contains keys Zpub…, xpub…: expected all",
-    ),
-    "Electrum with a single key twice": (
-        {**electrum_multisig(), "x1/": {"xpub": ZPUB}, "x2/": {"xpub": ZPUB}},
-        "contains keys zpub…: expected all",
-    ),
-    "Electrum of 3 of 2": ({**electrum_multisig(), "wallet_type": "3of2"}, "needs 3 of 2 keys"),
-    "Electrum without addresses": (
-        {**electrum_imported(), "addresses": {}},
-        "this Electrum wallet contains no addresses",
-    ),
-    "Electrum with other addresses": (
-        {**electrum(), "addresses": {"receiving": [ADDRESS]}},
-        "the file is damaged, was changed, or is not for mainnet; export it again",
-    ),
-    "Coldcard of another chain": ({**coldcard(), "chain": "LTC"}, "unknown chain: expected BTC, XTN or XRT"),
-    "Coldcard without accounts": (without(coldcard(), "bip44", "bip84"), "contains no single-key account"),
-    "Coldcard without key": ({**coldcard(), "bip84": {}}, "the field xpub of bip84 is missing"),
-    "Coldcard with another address": ({**coldcard(), "bip84": {"xpub": KEY, "first": ADDRESS}}, "the first address in"),
-    "Coldcard's signer": ({"xfp": "D34DB33F", "p2wsh_deriv": "m/48'", "p2wsh": ZPUB}, "one signer's keys"),
-    "Coldcard text with a wrong line": (coldcard_multisig() + "nonsense\n", "line 10 of a multisig wallet"),
-    "Coldcard text with a wrong policy": (coldcard_multisig().replace("2 of 2", "3 of 2"), "must be Policy: M of N"),
-    "Coldcard text with a key too few": (coldcard_multisig().replace("2 of 2", "2 of 3"), "but the file contains 2"),
-    "Coldcard text with a wrong format": (coldcard_multisig().replace("P2WSH", "P2TR"), "the format of a multisig"),
-    "Coldcard text with a wrong key": (coldcard_multisig().replace(KEY, "abc"), "line 8: the key is not an extended"),
-    "Wasabi without key": ({"ExtPubKey": 5}, "the field ExtPubKey of the wallet is not text"),
-    "Wasabi of another network": ({"ExtPubKey": KEY, "BlockchainState": {"Network": "X"}}, "for an unknown network"),
-    "BSMS of another version": (
-        bsms().replace("1.0", "2.0"),
-        "unsupported version of a BSMS file (BIP-129): only BSMS 1.0 is supported",
-    ),
-    "BSMS key record": ("BSMS 1.0\n00\n[d34db33f/48h]xpub…\nkey\nsignature\n", "which contains only one signer's key"),
-    "BSMS with a line too few": ("\n".join(bsms().split("\n")[:3]), "must have 4 lines, not 3"),
-    "BSMS without paths": (bsms().replace("/0/*,/1/*", "No path restrictions"), "must list paths such as"),
-    "BSMS with wrong paths": (bsms().replace("/0/*,/1/*", "/0h/*"), "must list 1 to 16 paths"),
-    "BSMS with another address": (bsms().replace(bsms().split()[-1], ADDRESS), "the first address in the file"),
-    "policy with a key too few": ({**policy(), "keys_info": [KEY]}, "refers to key @1, but lists only 1 key:"),
-    "policy with a key too many": ({**policy(), "keys_info": [KEY, OTHER, KEY]}, "does not use one of its keys"),
-    "policy with a number": ({**policy(), "keys_info": [KEY, 5]}, "contains a key that is not text"),
-    "policy with a path": ({**policy(), "keys_info": [KEY, f"{OTHER}/0/*"]}, "contains a bracket or a path"),
-    "policy that is too long": (
-        {"template": f"wsh(multi(1,{'@0/**,' * 2_000}@0/**))", "keys": [KEY]},
-        "must be at most 150,000 characters long",
-    ),
-    "labels without addresses": ('{"type":"tx","ref":"ab"}\n', "this label file (BIP-329) contains no addresses"),
-    "labels with a wrong address": (labels().splitlines()[0].replace(ADDRESS, ADDRESS[:-1]), "checksum"),
-    "table with a header only": ("address,label\n", "has a header but no rows"),
-    "table with a row without address": (table() + "2,,m/0/2,x\n", "line 4 of the table has no address in column 2"),
-    "table with two addresses": (f"from,to,address of\n{ADDRESS},{SECOND},x\n", "columns 1 and 2 of the table"),
-    "table without addresses": ("a,b,address\n1,2\n", "line 2 of the table has no address in column 3"),
-    "table with a wrong address": (table().replace(SECOND, SECOND[:-1]), "checksum"),
-    "table with an open quote": (table() + f'2,{ADDRESS},"x\n', "a quote is not closed"),
-    "table with a long cell": (table() + f"2,{ADDRESS},{'x' * 200_000}\n", "a cell is too long"),
-}
-
-
-@pytest.mark.parametrize("kind", FAULTS)
-def test_malformed_file_has_its_own_message(kind: str, tmp_path: Path) -> None:
-    file, words = FAULTS[kind]
-    assert words in refused(tmp_path, file)
-
-
-@pytest.mark.parametrize(
-    ("start", "words"),
-    [
-        (
-            b"SQLite format 3\0" + bytes(52) + bytes.fromhex("f9beb4d9") + bytes(100),
-            "a Bitcoin Core wallet (SQLite)",
-        ),
-        (bytes(12) + b"\x62\x31\x05\x00" + bytes(500), "an old Bitcoin Core wallet (Berkeley DB)"),
-        (b"H:2,block:3,blockSize:1000\n" + bytes(4_000), "a Sparrow wallet database (.mv.db)"),
-        (b"SPRW1\n" + bytes(range(256)), "an encrypted Sparrow wallet database"),
-        (b"QklFMQNzb21ldGhpbmc=", "an encrypted Electrum wallet file"),
-        (b"\n\x16org.bitcoin.production\x12", "a bitcoinj wallet"),
-        (b"7z\xbc\xaf'\x1c" + bytes(range(100)), "a 7z archive, such as a Coldcard backup"),
-        (b"psbt\xff" + bytes(range(100)), "a PSBT"),
-        (b"cHNidP8BAHEC", "a PSBT"),
-        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3", "a PDF"),
-        (b"PK\x03\x04" + bytes(100), "a ZIP archive or a spreadsheet"),
-        (b"age-encryption.org/v1\n", "encrypted with age"),
-        (b"-----BEGIN PGP MESSAGE-----\n", "encrypted with PGP"),
-        (b"<!DOCTYPE html>\n", "a web page (HTML)"),
-    ],
-    ids=range(14),
-)
-def test_binary_wallet_is_named_with_the_export_to_use(start: bytes, words: str, tmp_path: Path) -> None:
-    assert refused(tmp_path, start).startswith(f"this is {words}")
-    with pytest.raises(WatchFileError, match="this is"):
-        read_wallet_file(write(tmp_path, start))
-
-
-def test_file_without_entries_gets_one_message(tmp_path: Path) -> None:
-    for text in ("zebra\nyellow\n", "some words\n" * 5_000, "\n".join(PHRASE.split()), f"{PHRASE}\n{PHRASE}\n"):
-        message = refused(tmp_path, text)
-        assert message.startswith("this file contains no watch list entry. Expected one address or")
-        assert "zebra" not in message
-    assert "seed phrase" in refused(tmp_path, f"{PHRASE}\n{PHRASE}\n")
-    with pytest.raises(WatchFileError, match="not a wallet file: expected one of these kinds: Bitcoin Core"):
-        read(tmp_path, f"{ADDRESS}\n")
-
-
-def test_line_of_words_does_not_make_a_table(tmp_path: Path) -> None:
-    with pytest.raises(WatchFileError) as caught:
-        WatchList.load(write(tmp_path, "# none\nno address\n"))
-    assert [line for line, _ in caught.value.problems] == [2]
-    assert "whitespace" in str(caught.value)
-
-
-def test_label_that_is_no_name_does_not_make_a_table(tmp_path: Path) -> None:
-    with pytest.raises(WatchFileError) as caught:
-        WatchList.load(write(tmp_path, f"{ADDRESS[:-1]},old address\n{SECOND}\n"))
-    assert [line for line, _ in caught.value.problems] == [1]
-    watch = WatchList.load(write(tmp_path, f"script:51,my address\n{SECOND},address\n"))
-    assert [label for _, _, label in watch.entries()] == ["my address", "address"]
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (f"{ADDRESS};rent\n{SECOND};flat\n", ["rent", "flat"]),
-        (f"{ADDRESS}\trent\n{SECOND}\t\n", ["rent", None]),
-        (f'"{ADDRESS}","rent"\n"{SECOND}","a ""b"""\n', ["rent", 'a "b"']),
-        (f"1,{ADDRESS}\n2,{SECOND}\n", ["1", "2"]),
-        (f"date|amount|address|memo\n1|2|{ADDRESS}|rent\n1|2|{SECOND}|\n", ["rent", None]),
-        (f"# exported\n\naddress\n{ADDRESS}\n\n{SECOND}\n", [None, None]),
-        (f'address,label\n{ADDRESS},"two\nlines"\n{SECOND},x\n', ["two lines", "x"]),
-        (f"x,{ADDRESS},y,z\n,{SECOND},,\n", [None, None]),
-    ],
-    ids=range(8),
-)
-def test_address_may_be_in_any_column(text: str, names: list[str | None], tmp_path: Path) -> None:
-    watch = load(tmp_path, text)
-    assert [script for _, script, _ in watch.entries()] == [
-        script for _, script, _ in WatchList.from_addresses([ADDRESS, SECOND]).entries()
-    ]
-    assert [label for _, _, label in watch.entries()] == names
-
-
-def test_quoted_labels_lose_their_quotes_in_tables_only(tmp_path: Path) -> None:
-    lines = f'{ADDRESS},"rent, flat"\n{SECOND},a, b\n'
-    assert [label for _, _, label in load(tmp_path, lines).entries()] == ["rent, flat", "a, b"]
-    watch = load(tmp_path, f"{lines}script:51\n")
-    assert [label for _, _, label in watch.entries()] == ['"rent, flat"', "a, b", None]
-    watch.save(tmp_path / "saved")
-    assert WatchList.load(tmp_path / "saved") == watch
-    assert [label for _, _, label in load(tmp_path, f'{ADDRESS},a "b", c\n').entries()] == ['a "b", c']
-    (quoted := WatchList()).add_address(ADDRESS, '"x" y')
-    quoted.save(tmp_path / "saved")
-    assert WatchList.load(tmp_path / "saved") == quoted
 
 
 def test_wallet_file_obeys_the_options_of_load(tmp_path: Path) -> None:
