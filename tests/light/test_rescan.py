@@ -107,8 +107,9 @@ async def test_a_lower_start_in_a_later_run_is_a_rescan(tmp_path: Path) -> None:
         assert books.confirmed() == world.scan()
 
 
+@pytest.mark.parametrize(("whole", "skipped"), [(False, ((0, 109),)), (True, ())])
 async def test_a_requested_start_is_kept_for_the_next_run(
-    tmp_path: Path,
+    whole: bool, skipped: tuple[tuple[int, int], ...], tmp_path: Path
 ) -> None:
     world = World(40)
     world.grow(20)
@@ -119,10 +120,12 @@ async def test_a_requested_start_is_kept_for_the_next_run(
             assert await run.client.rescan(from_height=115) == 115
         async with running(world, nobody, store=path, from_height=ABOVE) as run:
             await run.client.add_script(later, from_height=110)
+            if whole:
+                await run.client.rescan()
         async with running(world, node, store=path, from_height=ABOVE) as run:
             books = await run.synced(world)
             assert books.synced is not None
-            assert books.synced.skipped == ((0, 109),)
+            assert books.synced.skipped == skipped
 
 
 async def test_a_status_is_consistent_and_names_the_peers() -> None:

@@ -100,7 +100,7 @@ def test_a_rescan_finds_a_double_spend_between_two_runs(tmp_path: Path) -> None:
         assert status(world, txid) is TxStatus.CONFLICTED
 
 
-def test_a_rescan_fetches_no_block_if_the_filter_has_the_inputs(tmp_path: Path) -> None:
+def test_a_rescan_fetches_no_block_if_filters_have_the_inputs(tmp_path: Path) -> None:
     """Then the peer's own answer contains any double-spend, and a whole block would reveal the payment for nothing."""
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
         messages = sent(world)
