@@ -75,7 +75,7 @@ def test_the_floor_is_the_median_with_the_number_of_peers(rates: list[int], medi
 
 
 @pytest.mark.parametrize("rate", [9_170_997, MAX_MONEY])
-def test_a_node_in_its_initial_download_has_no_part_in_the_floor(rate: int) -> None:
+def test_an_initial_download_has_no_part_in_the_floor(rate: int) -> None:
     """Electrum wallets take the floor for the least fee rate, and give change that it makes dust to the miner."""
     run = Run(3)
     run.tell(rate)
