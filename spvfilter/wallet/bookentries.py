@@ -70,8 +70,10 @@ class Entries:
         self._watch.add_payment(name, script, found)
         self._changes.put_output(row, found)
         self._changes.move_window(KeychainChange(name, window=keychain.end, places=[(1, row)]))
-        number = self._find(script)
-        self._changes.relabel({number: self._watch.label(number)})
+        if number == NO_ENTRY:  # stored with its label; a label that was imported for it earlier keeps waiting
+            number = self._find(script)
+        else:
+            self._changes.relabel({number: self._watch.label(number)})
         assert windows.at(number) is not None
         assert self.ids[number] == row
         return script

@@ -296,7 +296,7 @@ async def node(life: Life, answers: Answers) -> list[str]:
 async def bdk_edge(life: Life, answers: Answers) -> list[str]:
     """BDK has the balance of the main account's keychains, and spends what unspent(trusted_change=True) returns."""
     keychains = [each.name for each in answers.keychains if each.account == "main"]
-    if not 1 <= len(keychains) <= 2:
+    if not 1 <= len(keychains) <= 2 or keychains[0].startswith("addr("):  # BDK has no addr()
         return []
     wallet, share = await bdk_wallet(life.client, account="main"), answers.shares["account main"]
     coins = [each for each in share.coins if each.keychain in keychains and each.spent_by is None]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter import WalletStore, WatchList
+from spvfilter.address import script_to_address
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
@@ -23,7 +24,7 @@ from spvfilter.rpc import FullNode
 from spvfilter.rpc.patience import Patience
 from spvfilter.silent.search import Judged, Scripts
 from spvfilter.watch import silentkeychain
-from spvfilter.watch.labels import write_labels
+from spvfilter.watch.labels import Label, write_labels
 from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
 from support.blocks import undo
@@ -138,6 +139,22 @@ async def test_exports_of_a_wallet_contain_no_secret(tmp_path: Path) -> None:
         assert set(wallet.coins()) == set(coins)
         for coin in wallet.coins():
             check_tweak(coin)
+
+
+async def test_a_payment_gets_the_label_imported_for_its_address(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    raw = world.send(WALLET.address(), WALLET.address())
+    label = Label("addr", script_to_address(output_of(raw, 0), REGTEST) or "", "Bob")
+    async with Node(world.regtest) as node, following(world, node, Source(world), path, watching()) as run:
+        await run.synced(world)
+        await run.client.import_labels([label])
+        world.regtest.mine()
+        await run.synced(world)
+        async with asyncio.timeout(20):
+            while {coin.label for coin in await run.client.coins()} != {"Bob", "savings"}:
+                assert label in await run.client.labels()  # even before the coin has it
+                await asyncio.sleep(0.01)
+        assert label in await run.client.labels()
 
 
 @pytest.mark.slow

@@ -154,7 +154,8 @@ class ClientEngine:
         questions = FilterQuestions(context)
         self._questions = questions
         self._filter_headers = FilterHeaders(context, self._headers, questions, self._blocks, self.coverage)
-        self._silent = SilentBlocks(context) if options.tweak_source is None else TweakBlocks(context)
+        silent = SilentBlocks if options.tweak_source is None else TweakBlocks
+        self._silent = silent(context, lambda scripts: self.changes.look_up_labels(scripts))
         self._compact = FilterSearch(
             context,
             self._filter_headers,

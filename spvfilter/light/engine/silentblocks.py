@@ -69,8 +69,10 @@ class SilentBlock:
 class SilentBlocks:
     """The blocks that are being searched for silent payments, keyed by hash."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, watched: Callable[[Sequence[bytes]], None]) -> None:
+        """`watched` is called with the scripts of payments when they have been added to the watch list."""
         self._context = context
+        self._watched = watched
         self._blocks: dict[bytes, SilentBlock] = {}
         self._more = Change("more labels of silent payments")
 
@@ -147,8 +149,9 @@ class SilentBlocks:
         if block.searched != self._labels():
             self._more.announce()
             return False
-        if self._context.books.add_payments(block.payments):
+        if scripts := self._context.books.add_payments(block.payments):
             self._context.books.entries_added()
+            self._watched(scripts)
         return True
 
     def _labels(self) -> _Labels:

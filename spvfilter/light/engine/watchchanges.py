@@ -74,7 +74,7 @@ class WatchChanges:
         self._waiting: deque[tuple[int, Request]] = deque()
         self._reveals = Reveals(context)
         self._growth = WindowGrowth(context, self._reveals.first_to_search, self._search_again, self._grown)
-        self._imported: list[Label] = []  # labels for scripts that windows have gained
+        self._imported: list[Label] = []  # labels for scripts that were added
         self._turn = Change("a request of the program")
         self._task = self._begin()
         self.done: list[Request] = []  # requests that changed the watch list and have been stored
@@ -120,18 +120,22 @@ class WatchChanges:
     def _grown(self, scripts: Sequence[bytes]) -> None:
         """Handle the scripts that windows have gained."""
         self._changed(None)
-        self._context.out.read(lambda store: store.waiting_labels(scripts), self._take_labels)
+        self.look_up_labels(scripts)
         self._reveals.grew()
         self._continue()
 
+    def look_up_labels(self, scripts: Sequence[bytes]) -> None:
+        """Apply labels that were imported for these scripts before they were watched."""
+        self._context.out.read(lambda store: store.waiting_labels(scripts), self._take_labels)
+
     def _take_labels(self, waiting: object) -> None:
-        """Remember labels that were imported earlier for scripts that windows have just gained."""
+        """Remember labels that were imported earlier for scripts that have just been added."""
         assert isinstance(waiting, list)
         self._imported += waiting
         self._continue()
 
     def _use_labels(self) -> None:
-        """Apply labels that were imported earlier to scripts that windows have gained, unless these have labels."""
+        """Apply labels that were imported earlier to scripts that were added, unless these have labels."""
         books, labels = self._context.books, dict[bytes, Label]()
         imported, self._imported = self._imported, []
         for label in imported:
