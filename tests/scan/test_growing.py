@@ -31,6 +31,7 @@ from spvfilter.scan import (
     Processes,
     scan_parts,
 )
+from spvfilter.scan.chainchange import chain_change
 from spvfilter.scan.plan import PART_SIZE
 from support.blocks.build import block_hash
 from support.blocks.chains import xored
@@ -263,6 +264,15 @@ async def test_only_changed_parts_are_scanned_again(tmp_path: Path, grows: Growt
     assert bool(gone) == bool(grows.change[1])
     assert {row["block_hash"] for row in rows_of(out)} <= hashes_of(chain)
     assert results(out) == await from_scratch(chain, out)
+
+
+def test_a_run_that_turns_out_stale_counts_as_disconnected(tmp_path: Path) -> None:
+    """Two blocks were linked to no others in the earlier scan, and now they are on a stale branch."""
+    chain = GrowingChain(tmp_path / "blocks", 1)
+    chain.mine(5)
+    plan = Plan.of(BlockFiles(chain.folder), REGTEST)
+    assert chain_change(plan, plan.blocks + 2, plan.tip) == (0, 2)
+    assert chain_change(plan, plan.blocks - 2, plan.tip) == (2, 0)
 
 
 async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
