@@ -14,10 +14,11 @@ from simulation.behaviours.schemes import Lags
 from simulation.pipe import Quality
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.options import PeerTimeouts
-from spvfilter.light.events import Mode
+from spvfilter.light.events import BroadcastStep, Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn
+from support.client.sending import named, steps
 from support.client.stage import Kind, Prompt, Stage, at, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -184,6 +185,31 @@ def test_an_own_transaction_of_a_disconnected_block_is_announced_again(mode: Mod
         regtest.mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment]  # it is not taken back
         regtest.reorg(1)
         assert raw not in [tx.raw for tx in regtest.mempool]
+        world.wait_synced(within=60)
+        world.pass_time(30)
+        assert raw in [tx.raw for tx in regtest.mempool]
+
+
+def test_an_echoing_peer_gets_a_transaction_again_after_a_reorganization(tmp_path: Path) -> None:
+    """It may have forgotten it. Otherwise a peer that had the transaction from another node gets it a day later."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        regtest, raw = world.truth.regtest, world.truth.spending()
+        assert raw is not None
+        world.broadcast(raw)
+        world.pass_time(60)
+        txid = Transaction.parse(raw).txid
+        (echo,) = (peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED)
+        regtest.mine(transactions=())
+        world.wait_synced(within=60)
+        (there,) = named(world, [echo])
+        for node in world.nodes:
+            if node is not there:
+                node.is_up = False
+                node.hang_up()
+        regtest.mempool.evict(txid)
+        regtest.reorg(1)
         world.wait_synced(within=60)
         world.pass_time(30)
         assert raw in [tx.raw for tx in regtest.mempool]
