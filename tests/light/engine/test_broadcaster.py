@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import NoneType
 
 import pytest
 
@@ -31,7 +32,7 @@ from support.client.sending import (
     steps,
     synced,
 )
-from support.client.stage import Prompt, stage
+from support.client.stage import Kind, Prompt, stage
 
 DAY_S = 86_400
 
@@ -77,17 +78,29 @@ def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> N
         assert len(steps(world, txid)) == told  # the client does not announce it again
 
 
+# Each row is what the peers do with a transaction, then seconds, the answer to the broadcast, and the status. A reject
+# message alone frees no coin: a peer could send it and pass the payment on.
+ANSWERS: dict[str, tuple[list[Kind], list[tuple[float, type[object], TxStatus]]]] = {
+    "the only peer drops it": ([Drops], [(30, NoneType, TxStatus.PENDING), (60, TxRefusedError, TxStatus.REFUSED)]),
+    "the only peer rejects it": ([Rejects], [(30, NoneType, TxStatus.PENDING), (60, TxRefusedError, TxStatus.REFUSED)]),
+    "the only peer rejects it and serves it": ([RejectsAndServes], [(200, Broadcast, TxStatus.PENDING)]),
+    "one of two peers rejects it": ([Rejects, Prompt], [(30, Broadcast, TxStatus.PENDING)]),
+}
+
+
 @MODES
-def test_a_peer_that_drops_a_transaction_has_rejected_it(mode: Mode, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, Drops) as world:
+@pytest.mark.parametrize("case", ANSWERS)
+def test_transaction_is_refused_once_every_peer_has_lacked_it(case: str, mode: Mode, tmp_path: Path) -> None:
+    nodes, expected = ANSWERS[case]
+    with stage(tmp_path, mode, *nodes) as world:
         synced(world)
-        txid = send(world)
-        world.pass_time(30)
-        assert answer(world, txid) is None
-        assert status(world, txid) is TxStatus.PENDING
-        world.pass_time(30)
-        assert isinstance(answer(world, txid), TxRefusedError)
-        assert status(world, txid) is TxStatus.REFUSED
+        txid, begun = send(world), world.timeline.now
+        for at, kind, known in expected:
+            world.timeline.run(begun + at)
+            assert isinstance(answer(world, txid), kind)
+            assert status(world, txid) is known
+        is_relayed = any(isinstance(node.behaviour, Prompt) for node in world.nodes)
+        assert (txid in world.truth.regtest.mempool) == is_relayed
 
 
 @pytest.mark.few(1)
@@ -122,37 +135,6 @@ def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> N
         assert entry is not None
         assert (entry.status, entry.is_own) == (TxStatus.CONFIRMED, True)
         assert world.has_found_all()
-
-
-@pytest.mark.few(1)
-@MODES
-def test_a_reject_message_alone_frees_no_coin(mode: Mode, tmp_path: Path) -> None:
-    """Otherwise a peer could free the coins of a payment in a moment, while it passes the payment on."""
-    with stage(tmp_path, mode, RejectsAndServes) as world:
-        synced(world)
-        txid = send(world)
-        world.pass_time(200)
-        assert isinstance(answer(world, txid), Broadcast)
-        assert status(world, txid) is TxStatus.PENDING
-    second = tmp_path / "second"
-    second.mkdir()
-    with stage(second, mode, Rejects) as world:
-        synced(world)
-        txid = send(world)
-        world.pass_time(30)  # the peer has lacked it for less than 40 s
-        assert answer(world, txid) is None
-        assert status(world, txid) is TxStatus.PENDING
-
-
-@MODES
-def test_one_refusal_leaves_a_transaction_pending(mode: Mode, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, Rejects, Prompt) as world:
-        synced(world)
-        txid = send(world)
-        world.pass_time(30)
-        assert isinstance(answer(world, txid), Broadcast)
-        assert status(world, txid) is TxStatus.PENDING
-        assert txid in world.truth.regtest.mempool
 
 
 @pytest.mark.few(1)
