@@ -102,31 +102,36 @@ def test_comma_in_the_parameters_of_a_uri_belongs_to_it(tmp_path: Path) -> None:
     assert [label for _, _, label in watch.entries()] == ["a,b", "own, label", "a,b#c"]
 
 
-WORDS = [
-    (KEY, "expected an address, found a public key: give its address, or in a watch list write pubkey:"),
-    ("04" + "ab" * 64, "expected an address, found a public key"),
-    ("ab" * 32, "expected an address, found 64 hex digits"),
-    (WIF, "looks like a private key"),
-    (PHRASE, "looks like a seed phrase"),
-    (PHRASE.upper(), "looks like a seed phrase"),
-    ("{", "looks like JSON"),
-    ('{"address": "x"}', "looks like JSON"),
-    (f'["{ADDRESS}"]', "looks like JSON"),
-    (f'"{ADDRESS}"', "without quotes"),
-    ("address", "looks like the header of a table"),
-    ("Address;Label", "looks like the header of a table"),
-    (f"{ADDRESS};savings", "separated by ';': write a comma"),
-    (f"{ADDRESS}\tsavings", "separated by a tab: write a comma"),
-    (f"[d34db33f/84'/0'/0'] zpub{'x' * 100}", "there is a space between the origin […] and the key: remove it"),
-    (
+# Each row is a text that is not an address, and a part of the error
+WORDS = {
+    "public key": (KEY, "expected an address, found a public key: give its address, or in a watch list write pubkey:"),
+    "uncompressed public key": ("04" + "ab" * 64, "expected an address, found a public key"),
+    "64 hex digits": ("ab" * 32, "expected an address, found 64 hex digits"),
+    "private key": (WIF, "looks like a private key"),
+    "seed phrase": (PHRASE, "looks like a seed phrase"),
+    "seed phrase in capitals": (PHRASE.upper(), "looks like a seed phrase"),
+    "bracket": ("{", "looks like JSON"),
+    "JSON": ('{"address": "x"}', "looks like JSON"),
+    "JSON array": (f'["{ADDRESS}"]', "looks like JSON"),
+    "address in quotes": (f'"{ADDRESS}"', "without quotes"),
+    "header": ("address", "looks like the header of a table"),
+    "header with a semicolon": ("Address;Label", "looks like the header of a table"),
+    "semicolon": (f"{ADDRESS};savings", "separated by ';': write a comma"),
+    "tab": (f"{ADDRESS}\tsavings", "separated by a tab: write a comma"),
+    "space after an origin": (
+        f"[d34db33f/84'/0'/0'] zpub{'x' * 100}",
+        "there is a space between the origin […] and the key: remove it",
+    ),
+    "space after an address": (
         f"{ADDRESS} savings",
         "there is a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("text", "words"), WORDS, ids=range(len(WORDS)))
-def test_a_text_without_address_is_named_and_not_repeated(text: str, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", WORDS)
+def test_a_text_without_address_is_named_and_not_repeated(case: str, tmp_path: Path) -> None:
+    text, words = WORDS[case]
     with pytest.raises(AddressError) as caught:
         add_entry(WatchList(), text)
     assert words in str(caught.value)

@@ -210,29 +210,30 @@ def test_keys_of_another_network_are_refused_by_its_name(network: Network) -> No
 
 # Secrets
 
-SECRETS = [
-    f"wpkh({XPRV}/0/*)",
-    f"wpkh([deadbeef/84h]{XPRV[:-1]}/0/*)",
-    f"wsh(multi(1,{XPUB},{XPRV}))",
-    f"tr({KEY[2:]},pk({XPRV}))",
-    f"tr({KEY[2:]},multi_a(1,{WIF}))",
-    f"combo({WIF})",
-    f"pkh({WIF[:-1]}1)",
-    f"pk({WIF})#tp6f86mw",
-    f"foo({WIF})",
-    f"wpkh({WIF}",
-    XPRV,
-    "z" + XPRV[1:],
-    XPRV + "/0/*",
-    f"[deadbeef]{XPRV}",
-    f"addr({WIF})",
-    f"raw({WIF})",
-    f"wpkh({XPUB}/0/*)#{WIF}",
-]
+SECRETS = {
+    "xprv": f"wpkh({XPRV}/0/*)",
+    "damaged xprv": f"wpkh([deadbeef/84h]{XPRV[:-1]}/0/*)",
+    "one key of two": f"wsh(multi(1,{XPUB},{XPRV}))",
+    "xprv in a leaf": f"tr({KEY[2:]},pk({XPRV}))",
+    "WIF in a leaf": f"tr({KEY[2:]},multi_a(1,{WIF}))",
+    "WIF in combo": f"combo({WIF})",
+    "damaged WIF": f"pkh({WIF[:-1]}1)",
+    "WIF with a checksum": f"pk({WIF})#tp6f86mw",
+    "WIF in an unknown function": f"foo({WIF})",
+    "WIF without a bracket": f"wpkh({WIF}",
+    "xprv alone": XPRV,
+    "zprv alone": "z" + XPRV[1:],
+    "xprv alone with a path": XPRV + "/0/*",
+    "xprv alone with an origin": f"[deadbeef]{XPRV}",
+    "WIF as an address": f"addr({WIF})",
+    "WIF as a script": f"raw({WIF})",
+    "WIF as a checksum": f"wpkh({XPUB}/0/*)#{WIF}",
+}
 
 
-@pytest.mark.parametrize("text", SECRETS, ids=range(len(SECRETS)))
-def test_private_keys_are_refused_and_never_repeated(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", SECRETS)
+def test_private_keys_are_refused_and_never_repeated(case: str, tmp_path: Path) -> None:
+    text = SECRETS[case]
     for network in (MAINNET, REGTEST):
         watch = WatchList(network)
         with pytest.raises(DescriptorError, match="private key") as caught:
