@@ -228,7 +228,8 @@ class Life(Wallet):
         rest = [each for each in views.coins() if bytes(each.outpoint) not in owned]
         assert {each.account for each in rest} <= {None}
         unspent = sum(each.value for each in rest if each.spent_by is None)
-        assert totals + unspent == views.balance().total == recomputed(self.store)[0].total
+        balance, _ = recomputed(self.store, None, views.history(limit=None))
+        assert totals + unspent == views.balance().total == balance.total
 
     def scanned(self, account: str) -> int:
         """The value of unspent outputs in blocks that pay the account, by a scan of all blocks."""
@@ -255,9 +256,9 @@ class Life(Wallet):
             if isinstance(event, (MatchFound, MatchWithdrawn)):
                 assert event.match.account == account
                 (found.add if isinstance(event, MatchFound) else found.remove)(place(event.match))
-        today = {(bool(each.hit.spend), each.hit.txid, each.hit.n) for each in matches_of(self.store, account)}
-        assert found == today
-        assert all(each.hit.value != NO_VALUE for each in matches_of(self.store, account))
+        today = matches_of(self.store, account)
+        assert found == {(bool(each.hit.spend), each.hit.txid, each.hit.n) for each in today}
+        assert all(each.hit.value != NO_VALUE for each in today)
 
 
 @pytest.mark.few(1)

@@ -47,19 +47,19 @@ def matches_of(store: Store, account: str | None = None) -> list[StoredMatch]:
     return [each for each in found if owned.get(entries.get(each.hit.outpoint, each.hit.entry)) == account]
 
 
-def trusted(store: Store) -> set[bytes]:
+def trusted(store: Store, history: Sequence[HistoryEntry]) -> set[bytes]:
     """The txids of pending own transactions whose inputs all spend known coins, in blocks or of such transactions."""
     spent: dict[bytes, set[int]] = {}
     for hit, _, height, *_ in store.matches():
         if hit.spend and height is None and hit.value != NO_VALUE:
             spent.setdefault(hit.txid, set()).add(hit.n)
     found = set[bytes]()
-    for entry in store.views.history(limit=None):
-        tx = Transaction.parse(entry.raw)
-        if entry.is_own and spent.get(entry.txid) == set(range(len(tx.inputs))) and entry.fee is not None:
+    inputs = {entry.txid: Transaction.parse(entry.raw).inputs for entry in history}
+    for entry in history:
+        spends = set(range(len(inputs[entry.txid])))
+        if entry.is_own and spent.get(entry.txid) == spends and entry.fee is not None:
             found.add(entry.txid)
     pending = {each.hit.outpoint for each in store.matches() if not each.hit.spend and each.height is None}
-    inputs = {entry.txid: Transaction.parse(entry.raw).inputs for entry in store.views.history(limit=None)}
     while doubtful := {
         txid for txid in found if any(each in pending and each[:32] not in found for each in inputs[txid])
     }:
@@ -67,10 +67,15 @@ def trusted(store: Store) -> set[bytes]:
     return found
 
 
-def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[bytes, bytes | None]]:
-    """The balance of the wallet or of one account, and the unspent outpoints with the pending spender of each."""
+def recomputed(
+    store: Store, account: str | None, history: Sequence[HistoryEntry]
+) -> tuple[Balance, dict[bytes, bytes | None]]:
+    """The balance of the wallet or of one account, and the unspent outpoints with the pending spender of each.
+
+    `history` is the whole history of the wallet.
+    """
     tip = store.tip
-    found, safe = matches_of(store, account), trusted(store)
+    found, safe = matches_of(store, account), trusted(store, history)
     known = store.transactions(tip)
     sent = {txid for txid, each in known.items() if each.broadcast_seq is not None or each.signatures == "valid"}
     waiting = [each for each in known.values() if each.broadcast_seq is not None and each.status is TxStatus.WAITING]
@@ -105,19 +110,20 @@ def check_ledger(store: Store) -> None:
 
 
 def _check(store: Store) -> None:
+    history = store.views.history(limit=None)
     for account in (None, *store.views.accounts()):
-        balance, coins = recomputed(store, account)
+        balance, coins = recomputed(store, account, history)
         assert store.views.balance(account=account) == balance
         there = store.views.coins(account=account)
         assert {bytes(coin.outpoint): coin.spent_by for coin in there} == coins
         assert sum(coin.value for coin in there if coin.is_spendable) == balance.spendable
         if account is not None:
             assert {coin.account for coin in there} <= {account}
-            check_account_history(store, account)
-    check_history(store)
+            check_account_history(store, account, history)
+    check_history(store, history)
 
 
-def check_account_history(store: Store, account: str) -> None:
+def check_account_history(store: Store, account: str, history: Sequence[HistoryEntry]) -> None:
     """The history of an account has the sums of its matches. A fee is shown only if the account paid it alone."""
     nets: dict[bytes, int] = {}
     spends: dict[bytes, list[int]] = {}
@@ -129,8 +135,9 @@ def check_account_history(store: Store, account: str) -> None:
     entries = store.views.history(account=account, limit=None)
     live = {each.txid: each for each in entries if each.status in (TxStatus.CONFIRMED, TxStatus.PENDING)}
     assert {txid: entry.net for txid, entry in live.items()} == {txid: _in_64_bits(net) for txid, net in nets.items()}
-    whole = {each.txid: each for each in store.views.history(limit=None)}
-    assert [each.txid for each in entries] == [txid for txid in whole if txid in {each.txid for each in entries}]
+    whole = {each.txid: each for each in history}
+    shown_here = {each.txid for each in entries}
+    assert [each.txid for each in entries] == [txid for txid in whole if txid in shown_here]
     for txid, entry in live.items():
         tx, values = Transaction.parse(entry.raw), spends.get(txid, [])
         paid = NO_VALUE not in values and len(values) == len(tx.inputs)
@@ -141,7 +148,7 @@ def check_account_history(store: Store, account: str) -> None:
         assert store.views.history(account=account, label=label, limit=None) == mine
 
 
-def check_history(store: Store) -> None:
+def check_history(store: Store, entries: Sequence[HistoryEntry]) -> None:
     """Every transaction with a match is in the history once, with the sums of its matches. No other
     transaction counts.
     """
@@ -154,7 +161,6 @@ def check_history(store: Store) -> None:
         places[hit.txid] = height
         if hit.spend:
             spends.setdefault(hit.txid, []).append(hit.value)
-    entries = store.views.history(limit=None)
     assert [each.cursor for each in entries] == [each.cursor for each in paged(store, 3 + len(entries) // 4)]
     live = {each.txid: each for each in entries if each.status in (TxStatus.CONFIRMED, TxStatus.PENDING)}
     assert live.keys() >= nets.keys()
