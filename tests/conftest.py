@@ -144,8 +144,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if reporter is not None:
         folder = Path(spvfilter.__file__).parent
         reporter.write_line(f"testing spvfilter {spvfilter.__version__} in {folder} with the {BACKEND} kernel")
-        if EFFORT == "quick":
+        if leaves_out_slow(session.config):
             reporter.write_line("without long and slow tests, and with few examples; SPVFILTER_EFFORT=ci runs the rest")
+        elif EFFORT == "quick":
+            reporter.write_line("with few examples, but with long and slow tests, as you named a file or a marker")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -175,11 +177,16 @@ def pytest_make_collect_report(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests marked `long` or `slow`, unless the effort is higher or their file is named."""
     mark_slow(items)
-    if EFFORT != "quick" or any(".py" in argument for argument in config.args) or config.option.markexpr:
+    if not leaves_out_slow(config):
         return
     waiting = {item for item in items if item.get_closest_marker("long") or item.get_closest_marker("slow")}
     config.hook.pytest_deselected(items=[*waiting])
     items[:] = [item for item in items if item not in waiting]
+
+
+def leaves_out_slow(config: pytest.Config) -> bool:
+    is_named = any(".py" in argument for argument in config.args) or config.option.markexpr
+    return EFFORT == "quick" and not is_named
 
 
 def mark_slow(items: list[pytest.Item]) -> None:

@@ -133,7 +133,7 @@ def collect(tests: Sequence[str], run: Callable[[list[pytest.Item]], None], code
             signal.setitimer(signal.ITIMER_PROF, IMPORT)
         plugin = Plugin(run)
         with tempfile.TemporaryDirectory() as folder:
-            options = [f"-pno:{name}" for name in ("cacheprovider", "testmon", "xdist", "pytest_cov", "faulthandler")]
+            options = [f"-pno:{name}" for name in ("cacheprovider", "testmon", "xdist", "pytest_cov")]
             pytest.main([*options, "-qqs", f"--basetemp={folder}/t", *tests], plugins=[plugin])
         return 0 if plugin.collected else 1
 
