@@ -20,6 +20,7 @@ from spvfilter.cli.commands import SUMMARIES
 from spvfilter.cli.help import parser_of
 from spvfilter.errors import ParameterError, remedy
 from spvfilter.kernel import BACKEND
+from spvfilter.network import NETWORKS
 from support.commands.processes import (
     WITH_SIGINT,
     WITH_UNNOTICED_SIGINT,
@@ -261,9 +262,9 @@ def test_help_of_a_command_is_that_of_its_option(run: Any, words: list[str]) -> 
 def test_completion_knows_commands_actions_options_and_choices(run: Any, shell: str) -> None:
     ran = run("completion", shell)
     assert (ran.code, ran.err) == (0, "")
-    options = ("--keep-filters", "regtest", "jsonl") if shell != "tcsh" else ()  # shtab completes only commands there
-    for word in ("broadcast", "keychains", *options):
-        assert word in ran.out
+    options = ["--keep-filters", "jsonl", *(network.name for network in NETWORKS)]
+    for word in ("broadcast", "keychains", *(options if shell != "tcsh" else ())):  # shtab knows only commands there
+        assert re.search(rf"(?<!\w){word}(?!\w)", ran.out)
     if shell == "zsh":
         assert f"    node:'{SUMMARIES['node']}'\n" in ran.out
 

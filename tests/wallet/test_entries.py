@@ -24,7 +24,7 @@ def test_remaining_entries_get_the_next_numbers() -> None:
         left = [number for number in range(count) if number not in removed]
         assert change.ids(range(100, 100 + count)) == [100 + number for number in left]
         for number, script in enumerate(scripts):
-            hit = Hit(False, 0, bytes(32), 0, bytes(36), 5, script, number)
+            hit = Hit(False, 1, bytes([2]) * 32, 3, bytes([4]) * 36, 5, script, number, 6)
             kept = change.hit(hit)
             assert (None if kept is None else kept.entry) == (left.index(number) if number in left else None)
             assert kept is None or change.under_old(kept) == hit
