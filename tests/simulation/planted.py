@@ -930,7 +930,7 @@ def ignored_questions_wait_for_the_end_of_the_connection() -> list[Change]:
 # The broadcaster
 
 
-@bug(Mode.COMPACT, "Honest", "Honest")
+@bug(Mode.COMPACT, "Honest", "Honest", seed=5)
 def a_restart_forgets_own_transactions() -> list[Change]:
     return [(Broadcaster, "start", _nothing), (Broadcaster, "look", _nothing)]
 
@@ -964,7 +964,7 @@ def wrong_signatures_are_unknown() -> list[Change]:
     return [(Intake, "_verified", lambda self, record, hits: record)]
 
 
-@bug(Mode.BIP37, "SpendsUnsigned", "SpendsWronglySigned", "SpendsUnsigned")
+@bug(Mode.BIP37, "SpendsUnsigned", "SpendsWronglySigned", "SpendsUnsigned", seed=2)
 def any_signature_is_valid() -> list[Change]:
     def verified(self: Intake, record: TxRecord, hits: Any) -> TxRecord:
         is_spend = any(hit.spend for hit in hits.values()) and not record.is_own
@@ -976,7 +976,7 @@ def any_signature_is_valid() -> list[Change]:
 # Silent payments
 
 
-@bug(Mode.COMPACT, "Honest", kinds=("silent",))
+@bug(Mode.COMPACT, "Honest", kinds=("silent",), seed=2)
 def a_source_that_fails_has_no_payments() -> list[Change]:
     true = SilentBlocks._failed
 
