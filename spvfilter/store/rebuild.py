@@ -5,9 +5,11 @@ Databases of other programs are never touched.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple  # rows are as SQLite gives them
 
@@ -39,6 +41,17 @@ _UNKNOWN_LAST = 1 << 32
 """Number assumed for the last event if it cannot be read. The numbers of real events are lower, unless a clock set
 them.
 """
+_OF_THE_USER = {
+    "watch": "addresses",
+    "accounts": "accounts",
+    "keychains": "descriptors",
+    "sp_keys": "scan keys",
+    "labels": "labels",
+    "frozen": "frozen outputs",
+    "revealed": "revealed addresses",
+}
+"""Contents of the tables whose rows no search of the chain finds again."""
+_LOG = logging.getLogger(__name__)
 
 
 class Salvage(NamedTuple):
@@ -72,18 +85,20 @@ def salvage(file: Path, network: Network) -> Salvage:
     """
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
-    meta = {key: value for key, value in _rows(file, "meta") if _is_sound(key, value)}
+    lost = set[str]()
+    read = partial(_rows, file, lost=lost)
+    meta = {key: value for key, value in read("meta") if _is_sound(key, value)}
     if "network" in meta:
         check_network(network_of(meta), network, file)
-    watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
+    watch, numbers, rows = WatchList(network), dict[int, int](), sorted(read("watch"))
     silent = dict[int, SilentKeys]()
-    for owner, *keys in _rows(file, "sp_keys"):
+    for owner, *keys in read("sp_keys"):
         with suppress(StoreCorruptError):
             silent[owner] = SilentKeys.parse(*keys)
     present = {row for row, *_ in rows}
-    keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), present, silent)
+    keychains = salvaged(read("keychains"), read("runs"), read("used"), present, silent)
     labels, owners = inherited(keychains)
-    accounts = {account: name for account, name, _ in sorted(_rows(file, "accounts"))}
+    accounts = {account: name for account, name, _ in sorted(read("accounts"))}
     for name in accounts.values():
         with suppress(ParameterError), watch.within_account(name):
             pass
@@ -91,19 +106,24 @@ def salvage(file: Path, network: Network) -> Salvage:
         account = accounts.get(owner) if owner != owners.get(row) else None
         with suppress(ParameterError, FormatError), watch.within_account(account):  # bytes that no entry can have
             numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != labels.get(row) else None)
-    outputs = {row: (label, tweak) for row, tweak, label in _rows(file, "sp_outputs")}
+    outputs = {row: (label, tweak) for row, tweak, label in read("sp_outputs")}
     for each in keychains:
-        with suppress(StoreCorruptError, KeyError):  # its entries stay, without a keychain
+        try:
             add_keychains(watch, [each], numbers, accounts)
             take_outputs(watch, [each], numbers, outputs)
+        except (StoreCorruptError, KeyError):  # its entries stay, without a keychain
+            lost.add("keychains")
     try:
         last = _last_event(file, meta)
     except (FormatError, TypeError):
         last = _UNKNOWN_LAST
-    bip329 = [row for row in _rows(file, "labels") if is_sound(row)]
-    revealed = [(identity, number) for identity, number, _ in _rows(file, "revealed")]
-    scripts = [script for (script,) in _rows(file, "revealed_scripts")]
-    return Salvage(meta, watch, last, _own_transactions(file), bip329, _rows(file, "frozen"), revealed, scripts)
+    bip329 = [row for row in read("labels") if is_sound(row)]
+    revealed = [(identity, number) for identity, number, _ in read("revealed")]
+    scripts = [script for (script,) in read("revealed_scripts")]
+    found = Salvage(meta, watch, last, _own_transactions(file), bip329, read("frozen"), revealed, scripts)
+    if names := [what for table, what in _OF_THE_USER.items() if table in lost]:
+        _LOG.warning("%s: the rebuild lost damaged rows of %s: add what is missing", file, ", ".join(names))
+    return found
 
 
 def _own_transactions(file: Path) -> dict[bytes, StoredTx]:
@@ -160,8 +180,9 @@ def _is_of_another(file: Path) -> bool:
     return application != APPLICATION_ID and bool(tables or application) and not tables >= COLUMNS_6.keys()
 
 
-def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
-    """Return those rows of a table whose checksums are correct."""
+def _rows(file: Path, table: str, lost: set[str] | None = None) -> list[tuple[Any, ...]]:
+    """Return those rows of a table whose checksums are correct. If there are others, add the table to `lost`."""
+    lost = set() if lost is None else lost
     rows: list[tuple[Any, ...]] = []
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
@@ -169,16 +190,21 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
             db.execute("PRAGMA writable_schema = ON")  # lets reading continue if the schema check fails
             columns = MARKED[table].split(", ")
             there = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
-            present = [name for name in columns if name in there]  # an older version lacks some columns
+            if not there:  # an older version lacks some tables
+                return rows
+            present = [name for name in columns if name in there]  # and some columns
             first = FIRST_VALUES.get(table, {})
             for *values, stated in db.execute(f"SELECT {', '.join(present)}, mark FROM {table}"):
                 named = first | dict(zip(present, values, strict=True))
                 row = tuple(named.get(name) for name in columns)
                 if stated == mark(table, values) and is_row(table, row):
                     rows.append(row)
+                else:
+                    lost.add(table)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise StoreLockedError(f"{file}: in use by another process") from error
+        lost.add(table)
     return rows
 
 

@@ -386,6 +386,21 @@ def test_damage_is_noticed_and_a_rebuild_keeps_the_rest(damage: str, said: str, 
     Store.open(path, REGTEST).close()
 
 
+@pytest.mark.parametrize(("table", "what"), [("keychains", "descriptors"), ("watch", "addresses"), ("used", None)])
+def test_a_rebuild_says_what_it_lost(
+    table: str, what: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without its descriptor, a wallet misses the payments beyond its window."""
+    path = tmp_path / "w.db"
+    joined(path, used(wallet(), 3))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"UPDATE {table} SET mark = mark + 1 WHERE mark = (SELECT max(mark) FROM {table})")
+    Store.open(path, REGTEST, rebuild=True).close()
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{path}: the rebuild lost damaged rows of {what}: add what is missing" for _ in (what,) if what
+    ]
+
+
 def test_a_rebuild_keeps_keychains(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     before = facts(joined(path, used(wallet(), 3, 19, 30)))
