@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from spvfilter.cli.match import sources
+from spvfilter.cli.term.logs import UnrepeatedMessages, handled_by
 from spvfilter.errors import remedy
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.network import REGTEST
@@ -477,7 +478,7 @@ async def test_error_of_one_source_ends_all() -> None:
 
 
 def test_messages_of_a_peer_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
-    with sources.handled_by("spvfilter.p2p.relayed", sources.UnrepeatedMessages()):
+    with handled_by("spvfilter.p2p.relayed", UnrepeatedMessages()):
         log = logging.getLogger("spvfilter.p2p.relayed")
         for pause in (1, 2, 4):
             log.info("%s: %s; reconnecting in %g s", "a:1", "refused", pause)

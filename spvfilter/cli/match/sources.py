@@ -8,8 +8,8 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +17,7 @@ from typing import BinaryIO
 from spvfilter.cli.arguments import standard_input
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.nodes import peer
+from spvfilter.cli.term.logs import UnrepeatedMessages, handled_by
 from spvfilter.cli.term.page import complain
 from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.network import Network
@@ -300,35 +301,3 @@ async def merged(found: Sequence[Txs]) -> Txs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class UnrepeatedMessages(logging.Handler):
-    """Prints log messages about peers to standard error. A repeated message about a peer is printed once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, str] = {}  # the last message about each peer, without its numbers
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        peer, _, rest = message.partition(": ")
-        kind = re.sub(r"[0-9.]+", "#", rest)
-        if self._last.get(peer) != kind:
-            self._last[peer] = kind
-            complain(message)
-
-
-@contextmanager
-def handled_by(name: str, handler: logging.Handler) -> Iterator[None]:
-    """Context manager: a logger's messages go only to this handler."""
-    logger = logging.getLogger(name)
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]

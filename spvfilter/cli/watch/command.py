@@ -26,6 +26,7 @@ from spvfilter.cli.interrupts import terminable
 from spvfilter.cli.nodes import ClientOptions, PeerMessages, add_mempool_groups, add_nodes, add_timeout, in_use
 from spvfilter.cli.nodesource import Helper, NodeSource, ServerSource, add_node, warn_of_server
 from spvfilter.cli.term.balances import Balances
+from spvfilter.cli.term.logs import UnrepeatedMessages, handled_by
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.ranges import never_searched
@@ -296,6 +297,7 @@ class _Watch:
     async def _opened(self, stack: AsyncExitStack) -> LightClient:
         """Enter the client. If the database was replaced by a new one, say so, even if entering fails."""
         before = self._rebuilt.stat().st_ino if self._rebuilt is not None else 0
+        stack.enter_context(handled_by("spvfilter.store.rebuild", UnrepeatedMessages()))
         try:
             return await stack.enter_async_context(self._client)
         except StoreLockedError as error:

@@ -385,7 +385,8 @@ def test_rebuild_is_reported_even_if_the_run_fails(node: NodeProcess, tmp_path: 
     db.write_bytes(b"garbage" * 1_000)
     code, events, errors = once(node.place, "--db", db, "--rebuild")
     assert (code, events) == (2, [])
-    assert errors.startswith(f"spvfilter: {db} was rebuilt")
+    assert errors.startswith(f"spvfilter: {db}: the rebuild lost damaged rows of addresses, accounts, descriptors")
+    assert f"\nspvfilter: {db} was rebuilt" in errors
     assert "nothing to watch for" in errors
 
 
