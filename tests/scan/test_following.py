@@ -139,6 +139,24 @@ async def test_a_reorganization_replaces_blocks(depth: int, monkeypatch: pytest.
     assert identities(ledger.found) == identities(await as_in_files(core))
 
 
+async def test_blocks_are_disconnected_when_the_chain_becomes_shorter() -> None:
+    """An operator of Bitcoin Core calls invalidateblock, and later reconsiderblock."""
+    blocks = chain_of(paid_regtest())
+    core, ledger = CoreNode(blocks), Ledger()
+
+    def shorten() -> None:
+        told(core, blocks[:-3])
+
+    def restore() -> None:
+        told(core, blocks)
+
+    async with following(core, Pauses(shorten, restore)) as events:
+        for disconnected, end in ((0, blocks[-1]), (3, blocks[-4]), (3, blocks[-1])):
+            await followed(events, lambda end=end: block_hash(end), ledger)  # type: ignore[misc]
+            assert (ledger.disconnected, ledger.chain[max(ledger.chain)]) == (disconnected, block_hash(end))
+            assert identities(ledger.found) == identities(await as_in_files(core))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(effort(1, 2, 100)))
 async def test_random_reorganizations_end_with_the_matches_of_files(seed: int) -> None:
