@@ -50,6 +50,11 @@ _NEGOTIATION = "server.version"
 _HEADERS, _SCRIPT = "blockchain.headers.subscribe", "blockchain.scripthash.subscribe"
 _BEFORE_16: Version = (1, 4, 3)
 _ONE_BITCOIN = 100_000_000  # satoshi
+_INCREMENT = 1_000
+"""What a replacement must add for relaying it, in satoshi per 1,000 virtual bytes: Core's default before version 30.
+
+Later versions require less, and full mempools do not change it.
+"""
 
 Notice = tuple[str, tuple[object, ...]]
 """Method and arguments of a notification."""
@@ -191,7 +196,7 @@ class ElectrumSession:
 
     def _mempool_info(self) -> Answer:
         fee = self._relay_fee()
-        return {"mempoolminfee": fee, "minrelaytxfee": fee, "incrementalrelayfee": fee}
+        return {"mempoolminfee": fee, "minrelaytxfee": fee, "incrementalrelayfee": _INCREMENT / _ONE_BITCOIN}
 
     # Headers
 

@@ -81,7 +81,7 @@ def test_fixed_answers() -> None:
     assert made.answer("blockchain.estimatefee", [6]) == -1
     assert made.answer("blockchain.relayfee", []) == 0.000025
     assert "only this wallet's scripts" in str(made.answer("server.banner", []))
-    info = {"mempoolminfee": 0.000025, "minrelaytxfee": 0.000025, "incrementalrelayfee": 0.000025}
+    info = {"mempoolminfee": 0.000025, "minrelaytxfee": 0.000025, "incrementalrelayfee": 0.00001}
     assert session("1.6").answer("mempool.get_info", []) == info
 
 
