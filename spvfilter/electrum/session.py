@@ -51,9 +51,9 @@ _HEADERS, _SCRIPT = "blockchain.headers.subscribe", "blockchain.scripthash.subsc
 _BEFORE_16: Version = (1, 4, 3)
 _ONE_BITCOIN = 100_000_000  # satoshi
 _INCREMENT = 1_000
-"""What a replacement must add for relaying it, in satoshi per 1,000 virtual bytes: Core's default before version 30.
+"""The rate that a replacement adds to the fee to pay for its relay, in satoshi per 1,000 virtual bytes.
 
-Later versions require less, and full mempools do not change it.
+This is the default of Core before version 30. Later versions require less, and full mempools do not change it.
 """
 
 Notice = tuple[str, tuple[object, ...]]
