@@ -27,6 +27,7 @@ class BlockFetches:
             self._context.out.finish(token, ParameterError(f"block {name} is not in the best chain"))
             return
         self._open[request] = token, partial(self._came, request)
+        self._context.changed()
 
     def advance(self) -> None:
         """Ask peers for the requested blocks, once more if a new search has cancelled them."""

@@ -1,4 +1,4 @@
-"""In compact mode, no block is requested twice, even if the watch list changes."""
+"""Fetched blocks: none is requested twice, even if the watch list changes, and a program gets its block quickly."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.light.engine.inputs import Asked
+from spvfilter.light.engine.requests import FetchBlock
 from spvfilter.light.events import Mode
 from support.client.stage import Prompt, stage
 
@@ -25,3 +27,16 @@ def test_a_block_on_its_way_is_not_requested_again(after_s: float, tmp_path: Pat
         assert world.has_found_all()
         assert len(world.fetched.requests) > 5
         assert max(world.fetched.requests.values()) == 1
+
+
+def test_an_idle_client_fetches_a_block_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was requested only at the client's next tick, up to 30 seconds later."""
+    with stage(tmp_path, Mode.COMPACT, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(120)
+        came = list[object]()
+        monkeypatch.setattr(world.wishes, "answered", lambda token, value: came.append(value))
+        world.running.report(Asked(1, FetchBlock(world.engine.chain.hash_at(5))))
+        world.pass_time(0.5)
+        assert came == [world.truth.regtest.chain.active[5].raw]
