@@ -264,7 +264,11 @@ async def test_two_tasks_that_read_one_stream_share_its_events() -> None:
 
 async def test_error_follows_the_last_event_with_the_same_traceback() -> None:
     kept = Kept()
-    streams = [EventStream(kept.hub) for _ in range(3)]
+
+    async def load(after: int, most: int) -> AccountPage:
+        return AccountPage(await kept.load(after, most), kept.hub.sequence, is_removed=False)
+
+    streams = [*(EventStream(kept.hub) for _ in range(3)), AccountStream(kept.hub, 0, load)]
     kept.put(found(1))
     try:
         raise UselessPeerError("no peers are left")

@@ -21,6 +21,7 @@ from spvfilter.light.engine.addresses import Discovery, Neighbour, Purpose
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.engine.options import Options, Reach
+from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
 
@@ -131,6 +132,11 @@ def test_a_hopeless_address_is_evicted(hopeless: dict[str, int]) -> None:
         assert (old.address not in book.entries) == is_displaced
 
 
+def test_an_address_is_not_evicted_while_it_may_be_connecting() -> None:
+    failing = KnownAddress("1.2.3.4:8333", 0x49, int(NOW), "9.9.0.0/16", False, attempted=int(NOW), failures=3)
+    assert [is_hopeless(failing, NOW + after) for after in (0, 59, 60)] == [False, False, True]
+
+
 def test_an_address_last_seen_a_month_ago_is_refused() -> None:
     book = AddressBook(SECRET)
     assert not book.add("1.2.3.4:8333", 0x49, NOW - 31 * DAY, "9.9.0.0/16", NOW)
@@ -182,6 +188,16 @@ def test_a_tried_address_that_fails_its_test_loses_its_place() -> None:
     book.judge_rivals(later + 120)
     assert book.entries[rival].tried
     assert holder not in book.tried.slots().values()
+
+
+def test_a_removed_address_competes_for_no_place() -> None:
+    """Ten of them would have ended all tests."""
+    book = filled(2)
+    gone, rival = book.entries
+    book.rivals = {gone: NOW, rival: NOW}
+    book.forget(gone)
+    assert [*book.rivals] == [rival]
+    assert book.to_test() is None
 
 
 def test_a_tried_address_without_a_test_loses_its_place() -> None:
@@ -277,6 +293,22 @@ def test_changes_include_removed_addresses() -> None:
     book.forget(address)
     book.forget("unknown:1")
     assert book.take_changes() == {address: None}
+
+
+# Hope for compact filters
+
+
+def test_auto_waits_for_an_address_that_may_serve_compact_filters() -> None:
+    """The client dials an address with too few services, with unknown or enough services, or outside the book."""
+    for services, is_hope in ((0x0D, False), (0, True), (0x49, True), (None, True)):
+        book, address = AddressBook(SECRET), "1.2.3.4:8333"
+        if services is not None:
+            book.add(address, services, NOW, "9.9.0.0/16", NOW)
+            book.attempted(address, NOW)
+        options = Options(mode=Mode.AUTO, reach=Reach.DIRECT)
+        discovery = Discovery(options, HeaderChain(REGTEST), book, (), {}, random.Random(1))
+        assert discovery.may_offer_filters([address], (), Instant(0.0, NOW)) == is_hope
+        assert not discovery.may_offer_filters((), (), Instant(0.0, NOW))
 
 
 # Draws

@@ -10,10 +10,10 @@ import pytest
 from simulation.behaviours.blocks import Strips
 from simulation.world import World
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import LieError
+from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.light.engine.blockfetches import BlockFetches
 from spvfilter.light.engine.blocks import BlockRequests
-from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.context import Context, is_next
 from spvfilter.light.engine.effects import Done, Send, Work
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import PeerHeaders
@@ -31,6 +31,7 @@ from spvfilter.node.responder import Responder
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
+from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData, InvItem, NotFound
 from spvfilter.wire.session import Session
@@ -52,7 +53,7 @@ class Staged:
         books = Books(WatchList(REGTEST), SavedBooks())
         self.out = out = Outbox(books, chain, Journal())
         self.pool = pool = PeerPool(addresses, {}, 8, timeouts, out)
-        context = Context(
+        self.context = context = Context(
             Options(timeouts=timeouts), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall
         )
         pool.advance(NOW)
@@ -156,6 +157,35 @@ def test_a_block_is_requested_again_after_a_false_copy(
     out.done(check.token, check.function())
     assert came == [block.raw]
     assert pool.has(honest)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_block_is_requested_from_another_peer_without_waiting(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One peer says that it lacks the block, or is dropped. The engine must not wait for its next tick."""
+    world = Staged(monkeypatch, "10.1.0.1:1", "10.2.0.2:1")
+    requests, context, block = world.requests, world.context, world.blocks[2]
+    requests.want(2, block.hash, lambda raw: None)
+    requests.advance()
+    (asked,) = (peer for peer in world.pool if peer.questions)
+    (other,) = (peer for peer in world.pool if not peer.questions)
+    context.is_due = False
+    if fails:
+        context.failed(asked, UselessPeerError("it is late"))
+    else:
+        requests.not_found(asked, block.hash)
+    assert context.is_due
+    requests.advance()
+    assert other.questions
+    assert world.pool.has(asked) != fails
+
+
+def test_only_the_next_block_of_the_best_chain_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block was scanned in a thread, and meanwhile the chain or the cursor has changed."""
+    world = Staged(monkeypatch)
+    world.context.books.searches.skip_to(1)
+    cases = [(height, block.hash) for height in range(1, 4) for block in world.blocks]
+    nexts = [each for each in cases if is_next(world.context, ScannedBlock(*each))]
+    assert nexts == [(2, world.blocks[2].hash)]
 
 
 def test_a_block_without_its_witnesses_bans_no_peer(tmp_path: Path) -> None:

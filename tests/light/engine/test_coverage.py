@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import time
 
-from spvfilter.light.engine.coverage import MAX_ADDRESSES, MAX_UNWITNESSED_RANGES, Coverage, UnwitnessedRange, Witnesses
+from spvfilter.light.engine.coverage import (
+    MAX_ADDRESSES,
+    MAX_UNDECIDED_RANGES,
+    MAX_UNWITNESSED_RANGES,
+    Coverage,
+    UnwitnessedRange,
+    Witnesses,
+)
 
 ONE, TWO, THREE = (("10.1.0.0/16", "10.1.0.1:1"), ("10.2.0.0/16", "10.2.0.1:1"), ("10.3.0.0/16", "10.3.0.1:1"))
 
@@ -82,3 +89,15 @@ def test_the_note_of_each_block_has_a_bounded_size() -> None:
         )
     coverage.answered(4 * MAX_UNWITNESSED_RANGES, 4 * MAX_UNWITNESSED_RANGES, *ONE)
     assert len(coverage.encode()) < 200_000
+
+
+def test_only_the_two_closest_undecided_ranges_are_joined() -> None:
+    """A block between two joined ranges is in doubt without need, and is fetched whole."""
+    coverage = Coverage()
+    wide, near = (0, 900), (902, 990)
+    others = [(10_000 + 10 * number,) * 2 for number in range(MAX_UNDECIDED_RANGES - 2)]
+    for first, last in (wide, *others, (50_000, 60_000)):
+        coverage.add_undecided(first, last)
+    assert coverage.undecided == [wide, *others, (50_000, 60_000)]
+    coverage.add_undecided(*near)
+    assert coverage.undecided == [(0, 990), *others, (50_000, 60_000)]

@@ -110,6 +110,17 @@ def test_a_removal_beside_many_matches_takes_many_steps(world: Stage, monkeypatc
     assert world.has_found_all()
 
 
+def test_blocks_above_the_lowest_unwitnessed_one_are_searched_again(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        coverage, books = world.engine.coverage, world.engine.books
+        assert coverage.proven == books.cursor > 9
+        coverage.unwitnessed += [UnwitnessedRange(first, first + 1, Witnesses()) for first in (3, 8)]
+        filter_search_of(world.engine).search_unwitnessed()
+        assert (books.cursor, coverage.unwitnessed) == (2, [])
+
+
 def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         world.boot()

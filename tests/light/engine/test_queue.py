@@ -9,7 +9,7 @@ import pytest
 
 from light.engine.test_bounds import NOW, OURS, Run
 from spvfilter.hashes import sha256d
-from spvfilter.light.engine.effects import Effect, Wake, Work
+from spvfilter.light.engine.effects import Effect, Send, Wake, Work
 from spvfilter.light.engine.inputs import Heard, Instant, Tick, Worked
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
@@ -30,8 +30,8 @@ MOST, PAYMENTS = 40, 100
 class Announcing:
     """A client at the tip, with a peer that has payments to it in its mempool."""
 
-    def __init__(self, mode: Mode) -> None:
-        self.run = Run(mode)
+    def __init__(self, mode: Mode, peers: int = 1) -> None:
+        self.run = Run(mode, peers)
         effects = self.run.commit()
         if mode is Mode.BIP37:
             genesis = Header.parse(REGTEST.genesis)
@@ -41,7 +41,8 @@ class Announcing:
             self.run.commit()
         else:
             tip, empty = self.run.engine.chain.tip_hash, b"\x00"  # a filter without elements
-            self.run.do(Heard(1, wire.CFHeaders(0, tip, bytes(32), (sha256d(empty),))))
+            for number in range(1, peers + 1):
+                self.run.do(Heard(number, wire.CFHeaders(0, tip, bytes(32), (sha256d(empty),))))
             for effect in self.run.do(Heard(1, wire.CFilter(0, tip, empty))):
                 if isinstance(effect, Work):
                     effects += self.run.do(Worked(effect.token, effect.function()))
@@ -166,6 +167,22 @@ def test_a_child_without_room_is_requested_from_other_peers(
     world.waiting = [world.inventory()]
     world.round_trip()
     assert world.waiting == [wire.Tx(child.raw)]
+
+
+def test_an_evicted_transaction_is_requested_from_its_announcer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first peer does not have it. The liar's transactions are in the queue, and this one is the latest."""
+    monkeypatch.setattr(Queue, "MOST", 4)
+    world = Announcing(Mode.COMPACT, peers=2)
+    run, (given, other, *spam) = world.run, world.mempool.values()
+    for raw in [*spam[:3], given]:
+        receive(run.engine, raw, "10.9.0.0/16")
+    delay_commits(run.engine, 40)
+    announced = wire.Inv(tuple(InvItem(InvType.TX, Transaction.parse(raw).txid) for raw in (given, other)))
+    effects = run.do(Heard(2, announced)) + run.do(Heard(2, wire.Tx(other)))
+    for _ in range(10):
+        effects += [*run.commit(), *run.do(Tick())]
+    asked = [each.peer for each in effects if isinstance(each, Send) and isinstance(each.message, wire.GetData)]
+    assert asked == [2, 2]
 
 
 def test_a_doubted_filter_is_reloaded_once_in_ten_seconds() -> None:
