@@ -6,12 +6,16 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import InexpressibleError, KeychainError, ParameterError, UnknownAccountError
 from spvfilter.light import LightClient, SyncLightClient
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.reveals import Reveals
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
 from spvfilter.primitives import TxOut
@@ -368,6 +372,17 @@ def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
         watch.windows.to_reveal(second, REGTEST)
 
 
+def test_keychain_that_comes_back_is_revealed_as_far_as_before() -> None:
+    """The database may not contain the latest reveals yet."""
+    reveals = Reveals(cast(Context, SimpleNamespace(chain=SimpleNamespace(height=0))))
+    gone, back = chain(1), chain(1)
+    gone.reveal(4)
+    reveals.removing([gone])
+    back.reveal(2)
+    reveals.added([back])
+    assert back.revealed == gone.revealed == 5
+
+
 @pytest.mark.few(1)
 @MODES
 async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str, tmp_path: Path) -> None:
@@ -528,6 +543,7 @@ async def test_account_keeps_the_labels_of_its_sources(mode: str, tmp_path: Path
                 pay(node, 1, index, 70)
             await confirmed(client, node)
             assert [each.label for each in await client.coins()] == ["till"] * 3
+            assert [each.account for each in await client.coins()] == ["alice"] * 3
             assert [each.match.label for each in await client.matches()] == ["till"] * 3
         async with client_of(base(), node, mode, path) as client:
             await client.wait_synced()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import PrivacyError, UselessPeerError
+from spvfilter.errors import NotRunningError, PrivacyError, UselessPeerError
 from spvfilter.node.server import Node
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -86,6 +86,18 @@ async def test_the_error_without_a_peer_says_what_happens_next(world: World) -> 
         with pytest.raises(UselessPeerError):
             await run.client.broadcast(raw)  # the same transaction again, without a second record
         assert [entry.status for entry in await run.client.history()] == [TxStatus.PENDING]
+
+
+async def test_a_waiting_broadcast_ends_when_the_client_is_left(world: World) -> None:
+    async with running(world, "127.0.0.1:1") as run:
+        call = asyncio.create_task(run.client.broadcast(world.spending()))
+        while not await run.client.history():  # noqa: ASYNC110  # no event tells of it
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not call.done()
+    with pytest.raises(NotRunningError):
+        await asyncio.wait_for(call, 5)
 
 
 async def test_a_refused_second_call_leaves_the_first_waiting(world: World) -> None:

@@ -216,6 +216,19 @@ async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
             assert GAP_LIMIT <= client.watch.keychains[0].lookahead < 900
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
+async def test_a_filter_without_room_for_the_margin_keeps_the_lookahead() -> None:
+    """The margin of a second lookahead only saves searches. A shorter lookahead could miss payments."""
+    async with Node(mined(101)) as node, client_of(wallet(400), node, "bip37", fp_rate=1e-60) as client:
+        assert await indexes(client) == []
+        pay(node, 500)
+        while not await indexes(client):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert client.watch.keychains[0].end == 901
+        assert client.watch.keychains[0].lookahead == 400
+
+
 @pytest.mark.few(1)
 @MODES
 async def test_a_restart_has_the_window_and_searches_no_block_again(mode: str, tmp_path: Path) -> None:

@@ -203,6 +203,23 @@ async def test_shared_keychain_costs_a_search_for_each_growth(mode: str, tmp_pat
             assert searches == [0] * (1 if exclusive else 4)
 
 
+async def test_a_payment_beyond_the_revealed_addresses_ends_exclusive(searches: list[int]) -> None:
+    """Another program has revealed addresses, so old blocks may contain payments to any script."""
+    async with Node(mined(101)) as node, client_of(node, "compact") as client:
+        await paid_to(client, 101)
+        await revealed(client, 2 * GAP_LIMIT)  # the first growth of the window is always followed by a search
+        await paid_to(client, 101)
+        end = client.watch.keychains[0].end
+        node.regtest.pay(TxOut(1_000, script_at(end + 1)))  # not watched yet
+        node.regtest.mine()
+        await paid_to(client, 102)
+        searches.clear()
+        node.regtest.pay(TxOut(2_000, script_at(end - 1)))
+        node.regtest.mine()
+        assert await paid_to(client, 103) == {end - 1: 2_000, end + 1: 1_000}
+        assert searches == [0]
+
+
 @pytest.mark.few(1)
 @MODES
 @pytest.mark.parametrize("seed", range(effort(3, 8, 100)))

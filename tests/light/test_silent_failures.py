@@ -73,8 +73,27 @@ class LyingServer(Liar, TweakServer):
         return lies[self.lie]  # type: ignore[return-value]
 
 
-OUTPUTS = ["counts", "value", "damage", "none", "text", "error", "cancelled"]
-TWEAKS = ["hash", "type", "pair", "text", "long", "many", "point", "error", "cancelled", "short hash"]
+OUTPUTS = {
+    "counts": "expected outputs for 2 transactions, not 1",
+    "value": "differs from the one in the block",
+    "damage": "",
+    "none": "the source cannot list the outputs",
+    "text": "it returned str instead of bytes",
+    "error": "the node is pruned",
+    "cancelled": "the source has cancelled the request",
+}
+TWEAKS = {
+    "hash": "which is not in the best chain",
+    "short hash": "it did not return a 32-byte block hash",
+    "type": "it returned NoneType instead of a block hash and tweaks",
+    "pair": "it returned tuple instead of a block hash and tweaks",
+    "text": "it returned str instead of tweaks",
+    "long": "it returned a tweak that is not 33 bytes long",
+    "many": "but a block can have at most",
+    "point": "",
+    "error": "a bug of the source",
+    "cancelled": "the source has cancelled the request",
+}
 LIES = [*((LyingSource, lie) for lie in OUTPUTS), *((LyingServer, lie) for lie in TWEAKS)]
 
 
@@ -92,6 +111,7 @@ async def test_a_block_waits_for_a_true_answer(kind: type[LyingSource] | type[Ly
         status = await run.client.status()
         assert status.searched_height < tip
         assert problem in (status.spent_problem or "")
+        assert (OUTPUTS if kind is LyingSource else TWEAKS)[lie] in (status.spent_problem or "")
         source.is_lying = False
         await run.synced(world)
         assert await found(run) == {output_of(raw, 0): None}
@@ -119,9 +139,11 @@ async def test_a_block_that_a_server_lacks_delays_the_search() -> None:
 
     class Behind(TweakServer):
         height = world.regtest.height
+        failures = 0
 
         def answer(self, height: int) -> tuple[bytes, list[bytes]]:
             if height > self.height:
+                self.failures += 1
                 raise SourceError("no such block yet")
             return super().answer(height)
 
@@ -131,6 +153,7 @@ async def test_a_block_that_a_server_lacks_delays_the_search() -> None:
         raw = world.send(WALLET.address())
         world.regtest.mine()
         await run.until(lambda books: books.warnings)
+        assert server.failures == 1  # the user hears of the first one
         status = await run.client.status()
         assert status.searched_height == world.regtest.height - 1
         assert status.spent_problem == f"Behind: tweaks of block {world.regtest.height}: no such block yet"

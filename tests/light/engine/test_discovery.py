@@ -8,8 +8,8 @@ import pytest
 
 from spvfilter.errors import LieError, SessionError
 from spvfilter.light.engine.addresses import BLOOM_NEEDS, COMPACT_NEEDS, Purpose
-from spvfilter.light.engine.effects import Connect
-from spvfilter.light.engine.inputs import Lost, PeerConnected, SeedAnswer, Seeded
+from spvfilter.light.engine.effects import Connect, Emit
+from spvfilter.light.engine.inputs import Lost, PeerConnected, SeedAnswer, Seeded, Tick
 from spvfilter.light.engine.netgroups import dialling_group, host_of
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import Lie
@@ -51,6 +51,22 @@ def test_named_peers_come_first_and_may_share_a_group() -> None:
     assert set(named) <= {peer.address for peer in made.ready}
     assert [peer.address for peer in made.engine.pool if peer.address.startswith(f"{group}.")] == named
     assert len(made.ready) == 8
+
+
+@pytest.mark.parametrize("is_online", [False, True])
+def test_failed_attempts_are_reported_only_if_no_peer_is_connected(is_online: bool) -> None:
+    run = Run()
+    if not is_online:
+        run.do(Lost(run.peer, ConnectionResetError("gone")))
+    address = "1.2.3.4:8333"
+    discovery = run.engine.pool.discovery
+    assert discovery is not None
+    discovery.book.add(address, WITH_FILTERS, START, "1.1.0.0/16", START)
+    connects = [each for _ in range(6) for each in run.do(Tick(), 10.0) if isinstance(each, Connect)]
+    (number,) = {each.peer for each in connects if each.address == address}
+    effects = run.do(Lost(number, ConnectionRefusedError("refused")))
+    warned = [each.event.address for each in effects if isinstance(each, Emit) and isinstance(each.event, PeerWarning)]
+    assert warned == ([] if is_online else [address])
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from spvfilter.errors import ParameterError, TxConflictError, counted
 from spvfilter.light.engine.ownbooks import OwnBooks
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from support.blocks.build import TxIn, TxOut, tx, txid
@@ -101,6 +102,18 @@ def test_an_ancestor_in_conflict_with_a_block_is_named(wallet: Wallet) -> None:
     wallet.tell(wallet.books.reject(txid(parent)))
     wallet.mine(rival)
     assert isinstance(refusal(wallet, pay(5, out(parent))), TxConflictError)
+
+
+def test_an_ancestor_that_turns_out_to_be_impossible_is_named(wallet: Wallet) -> None:
+    """Its input became known only after it was broadcast. Nothing is wrong with the child itself."""
+    funding = pay(500, coin(1))
+    parent = pay(900, out(funding))
+    wallet.broadcast(parent)
+    wallet.tell(wallet.books.reject(txid(parent)))
+    wallet.mine(funding)
+    told = str(refusal(wallet, pay(5, out(parent))))
+    assert f"it spends from {hash_to_hex(txid(parent))}, which cannot be broadcast again" in told
+    assert told.endswith("but its inputs only 500")
 
 
 def test_the_fee_is_known_if_every_value_is_known(wallet: Wallet) -> None:

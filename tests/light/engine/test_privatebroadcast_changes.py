@@ -34,6 +34,18 @@ def hand_over_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -
     return told
 
 
+def test_two_private_transactions_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=1) as world:
+        synced(world)
+        monkeypatch.setattr(Waits, "asks", False)
+        told = announced_from_now(world, monkeypatch)
+        raws = [spend(world) for _ in range(2)]
+        for raw in raws:
+            send(world, is_private=True, raw=raw)
+        world.pass_time(5)
+        assert sorted(told) == sorted((Transaction.parse(raw).wtxid, True) for raw in raws)
+
+
 @pytest.mark.slow
 def test_a_call_after_abandon_sends_the_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handover of the abandoned transaction must not answer the new call."""

@@ -97,6 +97,17 @@ def test_a_later_network_takes_a_slot_of_a_crowded_one() -> None:
     assert pool.there == there  # and nothing changes any longer
 
 
+def test_a_later_host_takes_a_slot_of_a_crowded_one() -> None:
+    pool = Pool(["10.1.0.1:1", "10.1.0.1:2", "10.1.0.2:1"], 2)
+    pool.dead = {"10.1.0.2:1"}
+    pool.pass_time(30)
+    assert pool.there == {"10.1.0.1:1", "10.1.0.1:2"}
+    pool.dead.clear()
+    pool.pass_time(600)
+    assert "10.1.0.2:1" in pool.there
+    assert len(pool.there) == 2
+
+
 def test_an_unreachable_address_costs_no_peer_its_slot() -> None:
     pool = Pool([*LIARS, "10.1.0.1:1"], 4)
     pool.dead = {"10.1.0.1:1"}

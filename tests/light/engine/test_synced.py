@@ -158,6 +158,30 @@ def test_one_odd_clock_is_a_warning_with_the_peers_name(wrong: type[SkewedClock]
         assert world.has_found_all()
 
 
+@pytest.mark.parametrize("wrong", [Fast, Slow])
+def test_two_of_three_network_groups_decide_about_the_clock(wrong: type[SkewedClock], tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, wrong, wrong, Prompt) as world:
+        world.boot()
+        world.pass_time(30)
+        said = " ".join(str(each.error) for each in world.warnings)
+        assert "the median of 3 network groups' clocks" in said
+        assert not world.synced
+
+
+def test_a_peer_may_be_behind_for_a_moment(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Lags) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.truth.mine(2)
+        world.wait_synced(within=60)
+        world.nodes[0].go_down()
+        world.pass_time(PeerTimeouts().stall_s / 2)
+        behind = world.nodes[1].addresses[0]
+        assert behind not in {each.address for each in world.warnings}
+        world.pass_time(PeerTimeouts().stall_s)
+        assert behind in {each.address for each in world.warnings}
+
+
 @pytest.mark.parametrize("first", [Fast, Prompt])
 def test_a_network_group_votes_with_the_clock_nearest_to_ours(first: Kind, tmp_path: Path) -> None:
     """Two of three groups would be wrong if the first peer of a group voted for it."""
