@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from light.engine.test_bounds import Run
 from simulation.truth import START
 from simulation.violation import Violation
 from spvfilter.errors import (
@@ -24,6 +25,8 @@ from spvfilter.errors import (
     UselessPeerError,
 )
 from spvfilter.filters.bip37 import MatchedTx
+from spvfilter.kernel import chain_filter_headers
+from spvfilter.light.engine.inputs import Heard
 from spvfilter.light.events import Mode
 from spvfilter.light.lies import Lie
 from spvfilter.node.blocktree import TreeBlock
@@ -39,6 +42,7 @@ from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
 from spvfilter.wire.transport import V2Policy
 from support.blocks.build import sha256d
 from support.blocks.locks import LOCKS, build_tx
+from support.client.engineparts import context_of
 from support.client.stage import Prompt, Stage, answering, stage
 from support.peers.nodeclient import MAGIC
 from support.peers.sessionparts import send_raw
@@ -356,3 +360,14 @@ def test_a_block_with_a_small_own_transaction_is_fetched_whole(lies: bool, tmp_p
         causes = [getattr(event.error, "cause", None) for event in world.warnings if event.banned]
         assert causes == [Lie.FALSE_BLOCK] * lies
         assert lies or not world.warnings
+
+
+@pytest.mark.parametrize("is_false", [False, True])
+def test_filter_headers_must_agree_with_the_checkpoints(is_false: bool) -> None:
+    run, filter_hash = Run(Mode.COMPACT), sha256d(b"\x00")
+    chain = run.engine.chain
+    known = bytes(32) if is_false else chain_filter_headers(filter_hash, bytes(32))
+    chain.network = replace(chain.network, filter_checkpoints=((0, known),))
+    run.do(Heard(1, wire.CFHeaders(0, chain.tip_hash, bytes(32), (filter_hash,))))
+    assert [*run.engine.pool.bans] == ["10.1.0.1:1"] * is_false
+    assert context_of(run.engine).rows.height == -is_false
