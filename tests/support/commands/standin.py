@@ -19,6 +19,16 @@ _PROGRAM = """\
 #!{python} -IS
 import json, os, signal, socket, struct, sys
 
+child, early = 0, []
+
+def pass_on(number, frame):
+    if not child:  # the command may have begun, but its number is still on the way
+        early.append(number)
+    else:
+        os.kill(child, signal.SIGKILL if number == signal.SIGTERM else number)
+
+signal.signal(signal.SIGINT, pass_on)
+signal.signal(signal.SIGTERM, pass_on)
 line = socket.socket(socket.AF_UNIX)
 line.connect({path!r})
 at_start = sorted(item for item in os.environ.items() if item[0].startswith({at_start!r}))
@@ -27,8 +37,8 @@ line.recv(1)
 request = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
 line.sendall(struct.pack("i", len(request)) + request)
 (child,) = struct.unpack("i", line.recv(4, socket.MSG_WAITALL))
-signal.signal(signal.SIGINT, lambda number, frame: os.kill(child, number))
-signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, signal.SIGKILL))
+for number in early:
+    pass_on(number, None)
 code = os.waitstatus_to_exitcode(*struct.unpack("i", line.recv(4, socket.MSG_WAITALL)))
 if code < 0:
     signal.signal(-code, signal.SIG_DFL)
