@@ -202,6 +202,33 @@ def test_a_new_entry_finds_no_possibly_confirmed_payment(is_mined: bool) -> None
     assert (txid(raw) in wallet.books.intake.pool) is not is_mined
 
 
+def test_a_new_entry_finds_no_relative_of_an_earlier_run() -> None:
+    """Nobody knows how long it has been unconfirmed, so an earlier block may contain it."""
+    wallet = Wallet()
+    parent = pay(50, coin(1), to=THEIRS)
+    wallet.observe(child := pay(40, out(parent)))
+    expires = wallet.now + MEMPOOL_EXPIRY_S
+    wallet.now += 1_000
+    wallet.observe(parent)
+    wallet.restart()
+    wallet.tell(wallet.books.expire(expires))
+    assert txid(child) not in wallet.books.facts.graph
+    assert txid(parent) in wallet.books.intake.orphans, "its child has expired"
+    assert watch_theirs(wallet) == []
+
+
+def test_conflicted_payments_are_evicted_before_others() -> None:
+    wallet = Wallet(PendingLimits(number=3))
+    lost = pay(500, coin(1))
+    child = pay(400, out(lost))
+    wallet.observe(lost, "a")
+    wallet.observe(child, "a", "b", "c")
+    wallet.mine(pay(450, coin(1), to=THEIRS))
+    for number in (2, 3):
+        wallet.observe(payment(number), "d")
+    assert {*wallet.books.intake.pool} == {txid(payment(2)), txid(payment(3))}
+
+
 def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
     wallet = Wallet()
     parent = pay(1_000, coin(1), to=THEIRS)

@@ -129,6 +129,13 @@ def test_match_found_and_replaced_in_one_step_is_not_reported() -> None:
     assert foreign.take() == [MatchFound(match(2))]
 
 
+def test_the_latest_replacement_is_reported_in_its_place() -> None:
+    foreign, (first, second) = ForeignEvents(is_own), (match(number).txid for number in (1, 2))
+    for event in (TxReplaced(first, OWN), TxReplaced(second, OWN), TxReplaced(first, second)):
+        assert foreign.join(event) == []
+    assert foreign.take() == [TxReplaced(second, OWN), TxReplaced(first, second)]
+
+
 def test_match_that_comes_back_in_one_step_is_not_reported() -> None:
     foreign = ForeignEvents(is_own)
     txid = match(1).txid

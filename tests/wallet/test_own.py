@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter import primitives
 from spvfilter.errors import ParameterError, TxCheckError, TxConflictError
+from spvfilter.kernel import NO_VALUE, EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.store.txcheck import Replaced
+from spvfilter.store.txcheck import KnownParent, Replaced
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.bookfacts import BookFacts
 from spvfilter.wallet.books import KEPT_DEPTH, Books
@@ -20,7 +22,7 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
-from support.blocks.build import TxOut, coinbase, p2wpkh, txid
+from support.blocks.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
 from support.wallets.storesqlite import checked_rows
 from support.wallets.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay, saved
 
@@ -39,8 +41,35 @@ def test_fee_bump_is_one_replacement_that_names_both(wallet: Wallet) -> None:
         (MatchWithdrawn, txid(first)),
         (MatchFound, txid(bump)),
     ]
+    assert told[1].by_hex == txid(bump)[::-1].hex()  # type: ignore[union-attr]  # it is a MatchWithdrawn
     assert wallet.pending == 40
     assert wallet.statuses() == {txid(first): "replaced", txid(bump): "pending"}
+
+
+def test_filters_contain_outpoints_of_own_pending_transactions(wallet: Wallet) -> None:
+    wallet.broadcast(own := pay(50, coin(1)))
+    places = {coin(1), out(own)}
+    assert places <= wallet.books.outpoint_elements().keys()
+    assert places <= {*wallet.books.bloom_elements()}
+    wallet.tell(wallet.books.abandon(txid(own)))
+    assert coin(1) not in wallet.books.outpoint_elements()
+    assert coin(1) not in wallet.books.bloom_elements()
+
+
+def test_matches_have_the_same_order_in_a_block_as_before(wallet: Wallet) -> None:
+    wallet.mine(funding := pay(500, coin(1)))
+    both = pay(400, out(funding))
+    before = [event.match for event in wallet.observe(both)]  # type: ignore[union-attr]  # each is a MatchFound
+    after = [event.match for event in wallet.mine(both)[1:]]  # type: ignore[union-attr]  # the first is the block
+    assert [str(match.kind) for match in before] == ["input", "output"]
+    assert [match.kind for match in after] == [match.kind for match in before]
+
+
+def test_outputs_of_known_transactions_are_known(wallet: Wallet) -> None:
+    wallet.observe(raw := pay(50, coin(1)))
+    hits = wallet.books.hits
+    assert [hits.output(out(raw, index)) for index in range(3)] == [*Transaction.parse(raw).outputs, None]
+    assert hits.output(coin(1)) is None
 
 
 def test_abandoned_bump_does_not_bring_back_the_replaced_payment(wallet: Wallet) -> None:
@@ -73,6 +102,28 @@ def test_replaced_payment_stays_replaced_when_its_replacement_is_disconnected(wa
     told = [event for event in wallet.reorganize() if not type(event).__name__.startswith("Block")]
     assert [type(event) for event in told] == [MatchUnconfirmed]
     assert wallet.statuses() == {txid(first): "replaced", txid(bump): "pending"}
+
+
+def test_known_conflict_replaces_a_payment_of_a_disconnected_block(wallet: Wallet) -> None:
+    paid, rival = pay(50, coin(1)), pay(40, coin(1), to=THEIRS)
+    wallet.mine(paid)
+    wallet.observe(rival, "a", "b")  # a block contains the payment, so it decides nothing
+    assert txid(rival) in wallet.books.intake.orphans
+    wallet.reorganize()
+    assert wallet.statuses() == {txid(paid): "replaced"}
+    assert wallet.pending == 0
+
+
+def test_block_that_leaves_before_it_is_committed_leaves_no_money(
+    wallet: Wallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wallet, "tell", list)
+    wallet.mine(paid := pay(50, coin(1)), reward=(reward := coinbase(1, [TxOut(60, OURS)])))
+    wallet.reorganize()
+    monkeypatch.undo()
+    wallet.tell(())
+    assert (wallet.store.views.balance().confirmed, wallet.pending) == (0, 50)
+    assert wallet.statuses() == {txid(paid): "pending", txid(reward): "conflicted"}
 
 
 def test_cancelled_payment_stays_cancelled_after_a_double_spend(wallet: Wallet) -> None:
@@ -159,6 +210,7 @@ def test_own_unmatched_transaction_returns_with_its_disconnected_block(wallet: W
     raw = pay(50, coin(1), to=THEIRS)
     wallet.broadcast(raw)
     wallet.mine(raw)
+    wallet.broadcast(raw)  # too late, and without a match in the block
     assert wallet.statuses() == {txid(raw): "confirmed"}
     wallet.restart()
     wallet.reorganize()
@@ -170,7 +222,7 @@ def test_rejected_transaction_revives_when_peers_announce_it(wallet: Wallet) -> 
     wallet.broadcast(raw)
     (gone,) = wallet.tell(wallet.books.reject(txid(raw)))
     assert isinstance(gone, MatchWithdrawn)
-    assert gone.reason is Reason.REFUSED
+    assert (gone.reason, gone.by_hex) == (Reason.REFUSED, None)
     assert announceable(wallet.books) == []
     wallet.observe(raw, "a")
     assert wallet.pending == 50
@@ -279,14 +331,38 @@ def test_a_spend_in_a_deep_block_still_conflicts(wallet: Wallet, monkeypatch: py
     spend, own, foreign = (pay(value, out(paid)) for value in (40, 45, 46))
     wallet.mine(paid)
     wallet.mine(spend)
+    wallet.observe(pay(7, coin(2)))  # unrelated, so it keeps no deep block in memory
     for _ in range(4):
         wallet.mine()
     assert wallet.books.facts.record(txid(spend)) is None  # only its matches are left
+    assert wallet.broadcast(spend) == []
     with pytest.raises(TxConflictError, match="which is in a block"):
         check_broadcast(wallet.books, Transaction.parse(own))
     wallet.observe(foreign)
     assert wallet.books.judgement.verdict(txid(foreign)) == Verdict(Status.CONFLICTED, txid(spend))
-    assert (wallet.store.views.balance().confirmed, wallet.pending) == (40, 0)
+    assert (wallet.store.views.balance().confirmed, wallet.pending) == (40, 7)
+
+
+def test_known_parents_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The books keep only the matches of deep blocks. An outpoint without a value says nothing."""
+    monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 3)
+    wallet = Wallet()
+    for place, value in ((coin(8), 90), (coin(9), NO_VALUE)):
+        entry = wallet.books.watch.table.add(EntryKind.OUTPOINT, place)
+        wallet.books.watch.table.set_coin(place, entry, value, OURS)
+    facts = BookFacts(wallet.books)
+    wallet.mine(deep := pay(100, coin(1)), reward=(reward := coinbase(1, [TxOut(60, OURS)])))
+    for _ in range(4):
+        wallet.mine()
+    wallet.mine(recent := pay(200, coin(2)))
+    wallet.observe(pending := pay(300, coin(3)))
+    assert facts.parent(out(deep)) == KnownParent(None, primitives.TxOut(100, OURS), 1)
+    assert facts.parent(out(reward)) == KnownParent(None, primitives.TxOut(60, OURS), 1, is_coinbase=True)
+    assert facts.parent(out(recent)) == KnownParent(2, primitives.TxOut(200, OURS), 6)
+    assert facts.parent(out(pending, 1)) == KnownParent(2, primitives.TxOut(7, THEIRS), None, is_unconfirmed=True)
+    assert facts.parent(coin(8)) == KnownParent(None, primitives.TxOut(90, OURS))
+    assert facts.parent(coin(9)) == KnownParent(None, None)
+    assert facts.tip == -1
 
 
 def test_foreign_and_unknown_transactions_cannot_be_abandoned(wallet: Wallet) -> None:
@@ -371,15 +447,45 @@ def test_broadcast_that_conflicts_with_an_orphan_ancestor_is_refused(wallet: Wal
     assert wallet.statuses() == {txid(own): "pending"}
 
 
+def remove_entry(wallet: Wallet, script: bytes) -> None:
+    """Remove an entry from the watch list, with its events."""
+    told: list[WalletEvent] = []
+    wallet.books.remove_entries(
+        Renumbering(wallet.books.watch, [list(wallet.scripts).index(script)]), lambda *events: told.extend(events)
+    )
+    del wallet.scripts[script]
+    wallet.tell(told)
+
+
+def test_removed_entry_leaves_no_confirmed_payment_behind() -> None:
+    """An unrelated pending payment keeps nothing in memory. A pending payment out of a block keeps its parent."""
+    mine, other = p2wpkh(b"\x02" * 20), p2wpkh(b"\x03" * 20)
+    wallet = Wallet(scripts=[mine, other])
+    wallet.mine(lost := pay(110, coin(1), to=other), parent := pay(120, coin(2), to=other))
+    wallet.observe(child := pay(10, out(parent), to=mine))
+    remove_entry(wallet, other)
+    assert wallet.books.facts.record(txid(lost)) is None
+    assert {*wallet.store.transactions(-1)} == {txid(parent), txid(child)}
+    assert (wallet.store.views.balance().confirmed, wallet.pending) == (0, 10)
+
+
+def test_removed_entry_frees_its_room_in_the_pool() -> None:
+    mine, other = p2wpkh(b"\x02" * 20), p2wpkh(b"\x03" * 20)
+    wallet = Wallet(scripts=[mine, other])
+    wallet.broadcast(pay(10, coin(9), to=mine))
+    wallet.observe(foreign := tx([TxIn(coin(8)[:32], 0)], [TxOut(20, mine), TxOut(30, other)]))
+    assert wallet.books.intake.pool.matches == 2
+    remove_entry(wallet, other)
+    assert ([*wallet.books.intake.pool], wallet.books.intake.pool.matches) == ([txid(foreign)], 1)
+    assert wallet.pending == 30
+
+
 def test_removed_entry_leaves_the_conflict_of_an_own_transaction() -> None:
     mine, other = p2wpkh(b"\x02" * 20), p2wpkh(b"\x03" * 20)
     wallet = Wallet(scripts=[mine, other])
     wallet.broadcast(own := pay(10, coin(9), to=mine))
     wallet.mine(pay(11, coin(9), to=other))
-    told: list[WalletEvent] = []
-    wallet.books.remove_entries(Renumbering(wallet.books.watch, [1]), lambda *events: told.extend(events))
-    del wallet.scripts[other]
-    wallet.tell(told)
+    remove_entry(wallet, other)
     for _ in range(2):
         assert wallet.books.judgement.status(txid(own)) == "conflicted"
         wallet.restart()
@@ -414,6 +520,8 @@ def test_own_parent_is_confirmed_through_a_grandchild(wallet: Wallet) -> None:
     assert wallet.books.judgement.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
     assert not wallet.books.judgement.is_announceable(txid(rival))
     assert wallet.books.judgement.is_announceable(txid(parent))
+    elements = stored_elements(checked_rows(wallet.store), REGTEST, wallet.store.tip)
+    assert {*elements} == {*wallet.books.bloom_elements()}
 
 
 def test_inactive_ancestors_get_a_new_expiry_with_a_child(wallet: Wallet) -> None:

@@ -73,6 +73,17 @@ def test_only_payments_are_listed_and_only_while_they_wait(restarts: bool) -> No
     assert wallet.statuses() == {}
 
 
+def test_evidence_of_a_child_leaves_its_parent_as_it_was() -> None:
+    wallet = Wallet()
+    parent, child = pay(9_000, coin(1)), pay(8_000, out(pay(9_000, coin(1))))
+    wallet.observe(parent, "a", "b", quorum=2)
+    before = wallet.books.facts.record(txid(parent))
+    wallet.observe(child, "a", quorum=2)
+    wallet.tell(wallet.books.announce(txid(child), ("b",), quorum=2))
+    assert wallet.pending == 8_000
+    assert wallet.books.facts.record(txid(parent)) == before
+
+
 def test_an_expired_one_counts_if_two_groups_announce_it_later() -> None:
     wallet = Wallet()
     raw = pay(9_000, coin(1))
