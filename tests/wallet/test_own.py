@@ -22,6 +22,8 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wallet.saved import Filtered
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from support.blocks.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
 from support.wallets.storesqlite import checked_rows
 from support.wallets.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay, saved
@@ -54,6 +56,15 @@ def test_filters_contain_outpoints_of_own_pending_transactions(wallet: Wallet) -
     wallet.tell(wallet.books.abandon(txid(own)))
     assert coin(1) not in wallet.books.outpoint_elements()
     assert coin(1) not in wallet.books.bloom_elements()
+
+
+def test_filtered_transactions_and_false_positives_are_counted(wallet: Wallet) -> None:
+    books = wallet.books
+    txs = [FoundTx(3, pay(50, coin(1))), FoundTx(7, pay(60, coin(2), to=THEIRS))]
+    block = ScannedBlock(1, bytes(32), txs, total=20)
+    books.connect(block, block.hits(books.watch.table))
+    books.connect_empty(3, filtered=4)
+    assert books.filtered == Filtered(txs=24, false_positives=1)
 
 
 def test_matches_have_the_same_order_in_a_block_as_before(wallet: Wallet) -> None:
