@@ -241,6 +241,11 @@ def a_reorganisation_leaves_filter_headers() -> list[Change]:
     return [(FilterHeaders, "disconnect_to", _nothing)]
 
 
+@bug(Mode.COMPACT, kinds=("reorgs",), seed=19)
+def a_reorganisation_leaves_searched_filters() -> list[Change]:
+    return [(FilterSearch, "disconnect_to", _nothing)]
+
+
 @bug(Mode.COMPACT, "Honest", "Honest", seed=60)
 def conflicts_stay_pending() -> list[Change]:
     true = Books._anchor_all
