@@ -7,11 +7,13 @@ import pytest
 from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.wallet import orphanage
 from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.netgroupquota import MANY
+from spvfilter.wallet.orphanage import Orphan, Orphanage
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.txgraph import TxRecord
@@ -118,6 +120,26 @@ def test_ten_foreign_transactions_at_most_spend_one_outpoint() -> None:
     for number in range(15):
         wallet.observe(pay(1_000 + number, coin(1)), f"group {number}")
     assert len(wallet.books.intake.pool) == 10
+
+
+def test_own_spender_takes_no_place_of_foreign_ones() -> None:
+    wallet = Wallet(PendingLimits(spenders=2))
+    wallet.broadcast(pay(1_000, coin(1)))
+    foreign = [pay(value, coin(1)) for value in (900, 901)]
+    for raw in foreign:
+        wallet.observe(raw, "a")
+    assert set(wallet.books.intake.pool) == set(map(txid, foreign))
+
+
+def test_unmatched_parent_of_too_many_payments_is_turned_away() -> None:
+    wallet = Wallet(PendingLimits(component=3))
+    parent = tx([TxIn(coin(1)[:32], 1)], [TxOut(1_000, THEIRS)] * 4)
+    children = [pay(900, out(parent, number)) for number in range(4)]
+    for raw in children:
+        wallet.observe(raw, "a")
+    wallet.observe(parent, "a")
+    assert set(wallet.books.intake.pool) == set(map(txid, children))
+    assert set(wallet.books.intake.take_turned_away()) == {txid(parent)}
 
 
 def test_transaction_that_many_groups_announced_is_never_evicted() -> None:
@@ -391,6 +413,19 @@ def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
     assert len(announceable(wallet.books)) == 1
 
 
+def test_foreign_ancestor_beyond_the_limit_leaves_the_own_transaction_alone() -> None:
+    chain = [pay(1_000, coin(1), to=THEIRS)]
+    for value in (900, 800, 700):
+        chain.append(pay(value, out(chain[-1]), to=THEIRS))
+    wallet = Wallet(PendingLimits(component=3))
+    wallet.broadcast(own := pay(600, out(chain[-1])))
+    for raw in reversed(chain):
+        wallet.observe(raw, "a")
+    assert set(wallet.books.intake.pool) == {txid(raw) for raw in chain[1:]}
+    assert set(wallet.books.intake.take_turned_away()) == {txid(chain[0])}
+    assert wallet.statuses() == {txid(own): "pending"}
+
+
 @pytest.mark.slow
 def test_orphanage_is_bounded_by_inputs() -> None:
     wallet = Wallet()
@@ -398,6 +433,27 @@ def test_orphanage_is_bounded_by_inputs() -> None:
         inputs = [TxIn(number.to_bytes(32, "big"), index) for index in range(2_000)]
         wallet.observe(tx(inputs, [TxOut(1, THEIRS)]), "a")
     assert len(wallet.books.intake.orphans) <= 12
+
+
+def test_oldest_orphans_leave_when_there_are_too_many_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphanage, "MAX_ORPHAN_INPUTS", 10)
+    wallet = Wallet()
+    inputs = [[TxIn(bytes([number]) * 32, index) for index in range(4)] for number in range(1, 5)]
+    raws = [tx(each, [TxOut(1, THEIRS)]) for each in inputs]
+    for raw in raws:
+        wallet.observe(raw, "a")
+    assert [txid(raw) in wallet.books.intake.orphans for raw in raws] == [False, False, True, True]
+
+
+def test_an_orphan_is_found_after_its_conflict_has_left() -> None:
+    orphans = Orphanage()
+    first, second = (TxRecord.parse(pay(value, coin(1), to=THEIRS)) for value in (50, 40))
+    for record in (first, second):
+        orphans.put(Orphan(record))
+    assert orphans.take(first.txid) is not None
+    assert orphans.spenders([coin(1)]) == [second.txid]
+    orphans.put(Orphan(first))
+    assert orphans.relatives(TxRecord.parse(pay(30, coin(1)))) == [second.txid, first.txid]
 
 
 def test_newcomer_to_a_full_component_is_turned_away_unjudged() -> None:

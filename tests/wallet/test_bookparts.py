@@ -16,6 +16,7 @@ from spvfilter.wallet.facts import Facts
 from spvfilter.wallet.hits import Hits
 from spvfilter.wallet.intake import Intake
 from spvfilter.wallet.judgement import Judgement
+from spvfilter.wallet.parts import counted
 from spvfilter.wallet.reports import Reports
 from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txrows import TxRows
@@ -54,3 +55,7 @@ def test_only_its_owner_changes_a_fact(change: str, owners: set[str]) -> None:
     folder = Path(inspect.getfile(Books)).parent
     found = {path.stem for path in folder.glob("*.py") if re.search(change, path.read_text(encoding="utf-8"))}
     assert found == owners
+
+
+def test_a_change_pauses_after_every_tenth_cheap_item() -> None:
+    assert [number for number, is_pause in counted(range(1, 36)) if is_pause] == [10, 20, 30]

@@ -38,11 +38,12 @@ from spvfilter.wallet.events import (
     RunStarted,
     WalletEvent,
 )
-from spvfilter.wallet.journal import Journal, decode
+from spvfilter.wallet.journal import Journal, decode, encode
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
+from store.test_accounts import accounts_of
 from support.blocks.headerchains import chain_of
 from support.client.engineparts import context_of
 from support.wallets.stores import opened
@@ -410,3 +411,28 @@ def test_malformed_range_of_events_is_corrupt(tmp_path: Path, raw: bytes) -> Non
         Store.open(path, REGTEST)
     with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="the range of events"):
         wallet.sequence()
+
+
+def test_a_disconnected_block_no_longer_counts_as_reported() -> None:
+    batch, journal = Batch(), Journal(told=7)
+    list(journal.put(BlockDisconnected(7, TXID), batch))
+    assert batch.told == 6
+
+
+def test_account_of_an_event_without_a_match_is_ignored() -> None:
+    stored = StoredEvent(1, 0, "connected", json.dumps([7, TXID.hex()]).encode(), "alice")
+    assert decode(stored) == BlockConnected(7, TXID)
+
+
+def test_pages_of_an_account_miss_no_event(tmp_path: Path) -> None:
+    accounts_of(path := tmp_path / "w.db")
+    owners = ("bob", "alice", "bob", "alice")
+    with Store.open(path, REGTEST) as store:
+        last, data = store.events.log.last, encode(MatchFound(FULL))
+        store.commit(Batch(events=[StoredEvent(last + n, 0, "found", data, name) for n, name in enumerate(owners, 1)]))
+    with WalletStore.open(path) as wallet:
+        pages = [page := wallet.events(0, limit=1, account="bob")]
+        while page:
+            pages.append(page := wallet.events(page.sequence, limit=1, account="bob"))
+    assert [each.sequence - last for page in pages for each in page] == [1, 3]
+    assert [page.sequence - last for page in pages] == [1, 3, 4], "the end of all accounts' events"

@@ -157,6 +157,20 @@ def test_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert queue.put(bytes(1_000), "a") == []  # all of the room is free again
 
 
+def test_full_queue_evicts_by_the_bound_that_is_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "MOST_SIZE", 110)
+    queue = Queue()
+    many, large = [b"a%d" % number for number in range(10)], bytes(89)
+    for raw in many:
+        queue.put(raw, "a")
+    queue.put(large, "b")
+    assert queue.has_room("b"), "a byte is left"
+    assert queue.put(b"c", "c") == []
+    assert queue.put(b"d", "d") == [large], "more bytes than the ten of the other group"
+    monkeypatch.setattr(Queue, "MOST", len(queue))
+    assert queue.put(large, "b") == [many[-1]], "the largest group by number"
+
+
 def test_smaller_group_has_room_in_a_full_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

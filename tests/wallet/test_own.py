@@ -13,7 +13,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.store.txcheck import KnownParent, Replaced
+from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight, KnownParent, Replaced
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.bookfacts import BookFacts
 from spvfilter.wallet.books import KEPT_DEPTH, Books
@@ -21,7 +21,7 @@ from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
-from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wallet.refusals import check_abandon, check_broadcast, refusal
 from spvfilter.wallet.saved import Filtered
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from support.blocks.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
@@ -385,6 +385,14 @@ def test_foreign_and_unknown_transactions_cannot_be_abandoned(wallet: Wallet) ->
         check_abandon(wallet.books, bytes(32))
 
 
+def test_confirmed_transaction_cannot_be_abandoned(wallet: Wallet) -> None:
+    wallet.broadcast(raw := pay(50, coin(1)))
+    check_abandon(wallet.books, txid(raw))
+    wallet.mine(raw)
+    with pytest.raises(ParameterError, match="is not an unconfirmed transaction"):
+        check_abandon(wallet.books, txid(raw))
+
+
 def test_earlier_transaction_expires_by_the_time_of_the_chain(wallet: Wallet) -> None:
     raw = pay(50, coin(1))
     wallet.observe(raw)
@@ -544,3 +552,35 @@ def test_inactive_ancestors_get_a_new_expiry_with_a_child(wallet: Wallet) -> Non
     records = [wallet.books.facts.record(txid(raw)) for raw in (first, second, child)]
     assert {record.expires_at for record in records if record is not None} == {wallet.now + MEMPOOL_EXPIRY_S}
     assert {str(wallet.books.judgement.status(txid(raw))) for raw in (first, second, child)} == {"pending"}
+
+
+def test_verdicts_are_the_same_after_a_restart(wallet: Wallet) -> None:
+    raws = [pay(50, coin(1)), pay(60, coin(1)), pay(70, coin(2)), pay(80, coin(3)), pay(90, coin(4)), pay(95, coin(4))]
+    for raw in raws[:4]:
+        wallet.broadcast(raw)
+    wallet.observe(raws[4])
+    wallet.tell(wallet.books.abandon(txid(raws[2])))
+    wallet.tell(wallet.books.reject(txid(raws[3])))
+    wallet.mine(raws[5])
+    before = [wallet.books.judgement.verdict(txid(raw)) for raw in raws]
+    wanted = ["REPLACED", "CANONICAL", "ABANDONED", "REJECTED", "CONFLICTED", "CONFIRMED"]
+    assert [verdict.status.name for verdict in before if verdict is not None] == wanted
+    wallet.restart()
+    assert [wallet.books.judgement.verdict(txid(raw)) for raw in raws] == before
+    assert wallet.books.opening == [], "and nothing is reported again"
+
+
+def test_a_confirmed_match_is_no_longer_reported_as_unconfirmed(wallet: Wallet) -> None:
+    wallet.observe(raw := pay(50, coin(1)))
+    assert not wallet.books.reports.is_uncounted(txid(raw))
+    wallet.mine(raw)
+    assert wallet.books.reports.is_uncounted(txid(raw))
+
+
+def test_the_most_serious_finding_decides_the_error() -> None:
+    conflict = CheckFinding(CheckCause.CONFLICT, CheckWeight.INVALID, "spent twice", bytes(32), b"\x01" * 32, 7)
+    fee = CheckFinding(CheckCause.FEE_TOO_LOW, CheckWeight.REFUSED, "too low", bytes(32))
+    error = refusal([conflict, fee], is_forced=False)
+    assert isinstance(error, TxConflictError)
+    assert isinstance(refusal([fee], is_forced=False), TxCheckError)
+    assert refusal([fee], is_forced=True) is None

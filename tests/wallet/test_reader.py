@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
+from support.blocks.build import TxIn, TxOut, tx, txid
 from support.wallets.stores import opened
 from support.wallets.storesqlite import sqlite_of, writing
 
@@ -279,6 +281,11 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="does not contain a wallet yet") as error:
         WalletStore.open(empty)
     assert not isinstance(error.value, StoreForeignError)
+    for number, statement in enumerate(("CREATE TABLE notes (text)", "PRAGMA application_id = 1")):
+        with closing(sqlite3.connect(foreign := tmp_path / f"{number}.db")) as db:
+            db.execute(statement)
+        with pytest.raises(StoreForeignError):
+            WalletStore.open(foreign)
     text = tmp_path / "text"
     text.write_bytes(b"not a database" * 100)
     with pytest.raises(StoreForeignError):
@@ -295,3 +302,15 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     ledger.store.close()
     with pytest.raises(StoreForeignError, match=r"version 3 \(.* --rebuild"):
         Store.open(path, REGTEST)
+
+
+def test_input_values_are_those_of_the_last_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    parent = tx([TxIn(bytes([1]) * 32, 0)], [TxOut(600, OURS), TxOut(300, OURS)])
+    child = tx([TxIn(txid(parent), 0), TxIn(txid(parent), 1)], [TxOut(800, OURS)])
+    with WalletStore.open(path) as wallet:
+        wallet.check(child, parents=[parent], input_values=[600, 300])
+        with pytest.raises(ParameterError, match="input"):
+            wallet.check(child, parents=[parent], input_values=[1_000])

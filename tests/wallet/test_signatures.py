@@ -143,6 +143,24 @@ def test_ancestors_of_a_valid_spend_count_with_it(wallet: Checked) -> None:
     assert wallet.books.judgement.status(txid(payment)) is TxStatus.PENDING
 
 
+def test_ancestors_count_once_a_learned_coin_proves_a_spend(wallet: Checked) -> None:
+    """A block confirms the coin after the spend was announced. Only then can the wallet verify its signature."""
+    theirs, payment = wpkh(6), pay(10_000, coin(9), to=MINE.script_pubkey)
+    outputs = [build.TxOut(1_000, MINE.script_pubkey), build.TxOut(10_000, theirs.script_pubkey)]
+    parent = tx([TxIn(coin(8)[:32], 0)], outputs)
+    child, _, _ = signed_tx(
+        [(theirs, 10_000), (MINE, 10_000)],
+        [TxOut(9_000, MINE.script_pubkey)],
+        [SIGHASH_ALL] * 2,
+        outpoints=[OutPoint.parse(out(parent, 1)), OutPoint.parse(out(payment))],
+    )
+    for raw in (parent, child.raw):
+        wallet.observe(raw, "a", quorum=2)
+        assert wallet.books.judgement.status(txid(raw)) is TxStatus.WAITING
+    wallet.mine(payment)
+    assert wallet.statuses() == {txid(payment): "confirmed", child.txid: "pending", txid(parent): "pending"}
+
+
 def forged(point: bytes, to: bytes) -> bytes:
     """A spend with a made-up witness."""
     txin = TxIn(point[:32], int.from_bytes(point[32:], "little"), witness=(bytes(71), bytes(33)))
