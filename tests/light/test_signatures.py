@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -19,7 +20,9 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import SIGHASH_ALL, find_curve
 from spvfilter.signing import build_tx
 from spvfilter.store.ledger import TxStatus
+from spvfilter.testing import RegtestNode
 from spvfilter.transaction import Transaction, TxIn
+from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
@@ -102,3 +105,36 @@ async def test_signed_spend_of_one_peer_takes_the_coin(mode: Mode) -> None:
         entry = await client.transaction(spend.txid)
         assert entry is not None
         assert entry.status is TxStatus.PENDING
+
+
+async def test_spend_of_another_device_in_a_stale_block_counts(mode: Mode, tmp_path: Path) -> None:
+    """The client was off when it was confirmed. In BIP-37 mode, no peer has shown it the signatures."""
+    watch = WatchList(REGTEST)
+    watch.add_script(MINE.script_pubkey)
+    node = RegtestNode()
+
+    def client() -> LightClient:
+        return LightClient(watch, peers=[node.address], store=tmp_path / "wallet.db", mode=mode)
+
+    try:
+        point = OutPoint(node.call(lambda regtest: regtest.pay(TxOut(50_000, MINE.script_pubkey))), 0)
+        node.mine()
+        async with client() as first:
+            await first.wait_synced()
+            assert [coin.value for coin in await first.unspent()] == [50_000]
+        spend, _, _ = signed_tx([(MINE, 50_000)], [TxOut(40_000, THEIRS)], [SIGHASH_ALL], outpoints=[point])
+        node.submit(spend.raw)
+        node.mine()
+        async with client() as second:
+            await second.wait_confirmed(spend.txid)
+            node.reorg(1)
+            async for event in second.events(since=0):
+                if isinstance(event, MatchUnconfirmed):
+                    break
+            assert (await second.balance()).pending_out == 50_000
+            assert await second.unspent() == []
+        async with client() as third:
+            assert (await third.balance()).pending_out == 50_000
+            assert await third.unspent() == []
+    finally:
+        node.close()
