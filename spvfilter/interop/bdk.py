@@ -45,7 +45,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 
     Raises:
         UnknownAccountError: The wallet has no such account.
-        ParameterError: There are no such keychains or more than two, they have no descriptor, BDK does not support a
+        ParameterError: There are no such keychains or more than two, one has no descriptor, BDK does not support a
             descriptor or the network, or bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.

@@ -30,7 +30,7 @@ SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
 
 
 class Thread:
-    """A store and its thread; submitted functions run at once unless it is stuck."""
+    """Stands in for a store and its thread. Unless it is stuck, it runs each submitted function at once."""
 
     def __init__(self) -> None:
         self.transactions: list[int] = []  # number of batches in each transaction

@@ -180,7 +180,7 @@ def test_a_block_is_requested_from_another_peer_without_waiting(fails: bool, mon
 
 
 def test_only_the_next_block_of_the_best_chain_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block was scanned in a thread, and meanwhile the chain or the cursor has changed."""
+    """The chain or the cursor may change while a thread scans a block."""
     world = Staged(monkeypatch)
     world.context.books.searches.skip_to(1)
     cases = [(height, block.hash) for height in range(1, 4) for block in world.blocks]

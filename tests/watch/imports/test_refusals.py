@@ -42,7 +42,7 @@ pytestmark = pytest.mark.descriptors
 # Secrets
 
 
-# Each row is a file that contains a private key beside what is watched, and where
+# Each row is a file that contains a private key as well as public data, and the place of the key
 SECRETS: dict[str, tuple[object, str]] = {
     "Electrum xprv": ({**electrum(), "keystore": {**electrum()["keystore"], "xprv": XPRV}}, "the field xprv"),
     "Electrum seed": ({**electrum(), "keystore": {**electrum()["keystore"], "seed": PHRASE}}, "the field seed"),
