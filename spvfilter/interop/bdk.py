@@ -10,6 +10,7 @@ from spvfilter.light.client import LightClient
 from spvfilter.network import Network
 from spvfilter.store.views import HistoryEntry
 from spvfilter.store.windowviews import KeychainStatus
+from spvfilter.watch.descriptor import parse_descriptor
 
 if TYPE_CHECKING:
     import bdkpython as bdk
@@ -46,7 +47,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     Raises:
         UnknownAccountError: The wallet has no such account.
         ParameterError: There are no such keychains or more than two, one has no descriptor, BDK does not support a
-            descriptor or the network, or bdkpython is missing.
+            descriptor or the network or derives other addresses, or bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
     """
@@ -69,8 +70,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
             " select them by label or account"
         )
     taken = [{*each.used, *each.pending, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
-    network_kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
-    descriptors = [_descriptor(each.name, network_kind) for each in keychains]
+    descriptors = [_descriptor(each.name, client.network) for each in keychains]
     facts = bdk.ChangeSet.from_aggregate(
         descriptors[0],
         descriptors[1] if len(descriptors) > 1 else None,
@@ -101,12 +101,20 @@ def _is_unknown(keychain: KeychainStatus) -> bool:
     return keychain.descriptor is None or keychain.descriptor.startswith("sp(")
 
 
-def _descriptor(text: str, kind: Any) -> Any:
-    """Return BDK's descriptor. Raises ParameterError if BDK does not support it, as for addr() and musig()."""
+def _descriptor(text: str, network: Network) -> Any:
+    """Return BDK's descriptor. Raises ParameterError if BDK does not support it, as for addr() and musig().
+
+    BDK derives other scripts from sortedmulti() with an uncompressed key: the wallet would have another address.
+    """
+    kind = bdk.NetworkKind.MAIN if network.name == "mainnet" else bdk.NetworkKind.TEST
     try:
-        return bdk.Descriptor(text, kind)
+        descriptor = bdk.Descriptor(text, kind)
+        theirs = descriptor.derive_address(0, getattr(bdk.Network, network_name(network))).script_pubkey().to_bytes()
     except bdk.DescriptorError as error:
         raise ParameterError(f"BDK does not support the keychain {text[:80]!r}") from error
+    if (theirs,) != parse_descriptor(text, network)[0].scripts(0):
+        raise ParameterError(f"BDK derives other addresses than Bitcoin Core from the keychain {text[:80]!r}")
+    return descriptor
 
 
 def network_name(network: Network) -> str:

@@ -28,6 +28,7 @@ from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.labels import Label
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
+from support.blocks.miniscripts import HEX, HEX_Y
 from support.peers.hostile import until
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
@@ -39,6 +40,7 @@ else:
     wally = deferred("wallycore")
 
 WORDS = "abandon " * 11 + "about"
+OTHER = "f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9"
 PAYEE = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
 
 
@@ -298,6 +300,11 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
             await client.add_account("cold", "raw(51)")
             with pytest.raises(ParameterError, match=r"BDK does not support the keychain 'raw\("):
                 await bdk_wallet(client, account="cold")
+            # BDK sorts it before the other key, and would show no payment
+            uncompressed = f"04{HEX}{HEX_Y}"
+            await client.add_account("old", f"sh(sortedmulti(1,{uncompressed},03{OTHER}))")
+            with pytest.raises(ParameterError, match="BDK derives other addresses than Bitcoin Core"):
+                await bdk_wallet(client, account="old")
             with pytest.raises(ParameterError, match="each with a descriptor"):
                 await bdk_wallet(client, "own")
             assert (await bdk_wallet(client, "savings")).balance().total.to_sat() == 0
