@@ -198,10 +198,15 @@ class Shop:
             times = (self.clock(), found.time, first_seen.get(found.txid), *earlier)
             query = """INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (outpoint) DO UPDATE
                 SET height = excluded.height, seen = min(seen, excluded.seen), counts = excluded.counts,
-                replaced_by = excluded.replaced_by"""
+                replaced_by = excluded.replaced_by RETURNING seen"""
             seen = min(int(time) for time in times if time is not None)
-            values = (str(found.outpoint), found.address, found.value, height, seen, counts, replaced_by)
-            self.db.execute(query, values)
+            outpoint = str(found.outpoint)
+            ((seen,),) = self.rows(query, outpoint, found.address, found.value, height, seen, counts, replaced_by)
+            # If only a block shows the replacement, its event comes first.
+            query = """UPDATE payments SET seen = min(seen, ?) WHERE outpoint = (SELECT outpoint FROM payments
+                WHERE address = ? AND outpoint LIKE ? AND value <= ? ORDER BY seen LIMIT 1) RETURNING outpoint"""
+            if replaced_by and self.rows(query, seen, found.address, f"{replaced_by}:%", found.value):
+                self.db.execute("UPDATE payments SET replaced_by = NULL WHERE outpoint = ?", (outpoint,))
         return found.address
 
     def _judge(self, addresses: set[str | None], *, may_expire: bool = False) -> None:

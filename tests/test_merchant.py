@@ -376,6 +376,12 @@ FATES: dict[str, Fate] = {
         ("bump", "confirming", 1_000, 0),
         ("mine 2", "paid", 1_000, 1_000),
     ],
+    "paid in time, with a higher fee later that only a block shows": [
+        ("pay 1000", "confirming", 1_000, 0),
+        ("wait", "confirming", 1_000, 0),
+        ("bump and mine 1", "confirming", 1_000, 0),
+        ("mine 1", "paid", 1_000, 1_000),
+    ],
     "paid too late": [
         ("wait", "expired", 0, 0),
         ("pay 1000", "expired", 1_000, 0),
@@ -424,6 +430,8 @@ async def meets(world: World, fate: Fate) -> None:
             case ["bump"]:
                 txid = world.node.bump(txid)
                 await world.counts(txid)
+            case ["bump", "and", "mine", count]:
+                world.node.call(partial(bumped_in_block, txid=txid, blocks=int(count)))
             case ["replace", *values]:
                 world.node.call(partial(spent_again, txid=txid, address=address, values=[*map(int, values)]))
             case ["double-spend"]:
@@ -844,6 +852,12 @@ def test_page_shows_the_function_of_the_program() -> None:
 def definitions(code: str) -> dict[str, str]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return {node.name: ast.dump(node) for node in ast.parse(code).body if isinstance(node, kinds)}
+
+
+def bumped_in_block(regtest: Regtest, txid: bytes, blocks: int) -> None:
+    """Raise the fee of a transaction, and mine it before any client sees it."""
+    regtest.bump(txid)
+    regtest.mine(blocks)
 
 
 def spent_again(regtest: Regtest, txid: bytes, address: str, values: Sequence[int] = (1_000,)) -> bytes:
