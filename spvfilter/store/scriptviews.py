@@ -159,16 +159,16 @@ def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> 
     tx, paid, is_known = Transaction.parse(row[1]), 0, True
     parents = dict[bytes, tuple[Any, ...] | None]()
     for outpoint in tx.inputs:
-        parent = outpoint[:32]
+        parent, index = outpoint[:32], int.from_bytes(outpoint[32:], "little")
         if parent not in parents:
             parents[parent] = next(checked("transactions", where, (parent,)), None)
         found = parents[parent]
         has_unconfirmed_parent |= found is not None and found[2] != TxStatus.CONFIRMED
         if outpoint in known:
             paid += known[outpoint]
-        elif found is not None:
-            paid += Transaction.parse(found[1]).output(int.from_bytes(outpoint[32:], "little")).value
-        else:
+        elif found is not None and index < len((made := Transaction.parse(found[1])).span.outputs):
+            paid += made.output(index).value
+        else:  # a stranger's transaction may spend an output that its parent lacks
             is_known = False
     fee = paid - sum(output.value for output in tx.outputs)
     return max(fee, 0) if is_known else 0, has_unconfirmed_parent, tuple(parents)

@@ -573,7 +573,7 @@ class Views:
         """
         if not isinstance(trusted_change, bool):
             raise ParameterError(f"trusted_change must be True or False, not {trusted_change!r}")
-        _checked_limit(limit)
+        most = None if limit is None else _checked_limit(limit)
         with self._moment():
             coins = self._coins(label, keychain, account, before, None)
             chosen = (
@@ -587,7 +587,7 @@ class Views:
                     and not self._is_taken(bytes(coin.outpoint), coin.spent_by)
                 )
             )
-            return Snapshot(islice(chosen, limit), self._log().last)
+            return Snapshot(islice(chosen, most), self._log().last)
 
     def frozen(self) -> tuple[OutPoint, ...]:
         """Return all frozen outpoints, even those of coins that a block has spent.

@@ -93,6 +93,14 @@ def test_value_of_an_input_comes_from_a_known_parent(ledger: Ledger) -> None:
     assert ledger.store.views.effects([]) == []
 
 
+def test_spend_of_a_missing_output_has_no_fee(ledger: Ledger) -> None:
+    """The books have forgotten a deep parent, so such a transaction of two colluding peers counts as pending."""
+    parent = ledger.put(paying(90), 1)
+    child = ledger.put(tx([TxIn(parent, 1)], [TxOut(35, OURS)]))
+    (found,) = ledger.store.views.effects([child])
+    assert (found.txid, found.fee, found.parents) == (child, 0, (parent,))
+
+
 def test_unknown_value_of_a_match_counts_as_zero(ledger: Ledger) -> None:
     raw = paying(90)
     hit = Hit(True, 3, txid(raw), 0, bytes(36), NO_VALUE, OURS, 0)
