@@ -168,7 +168,7 @@ def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> 
             paid += known[outpoint]
         elif found is not None and index < len((made := Transaction.parse(found[1])).span.outputs):
             paid += made.output(index).value
-        else:  # a stranger's transaction may spend an output that its parent lacks
+        else:  # somebody else's transaction may spend an output that its parent lacks
             is_known = False
     fee = paid - sum(output.value for output in tx.outputs)
     return max(fee, 0) if is_known else 0, has_unconfirmed_parent, tuple(parents)
