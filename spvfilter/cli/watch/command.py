@@ -59,6 +59,7 @@ from spvfilter.wallet.events import (
     MatchWithdrawn,
     RunStarted,
     TxReplaced,
+    WalletEvent,
 )
 
 _PATIENCE_S = 60.0  # default of --timeout
@@ -348,8 +349,11 @@ class _Watch:
         keeper = asyncio.create_task(bookmark.keep())
         try:
             while True:
+                before = events.sequence
                 try:
                     event = await anext(events)
+                    if _is_behind_hole(event, before) and not self._options.replay:
+                        raise EventGapError(before, events.sequence)
                 except StopAsyncIteration:
                     return
                 except EventGapError as gap:
@@ -544,6 +548,11 @@ def _how(event: _MatchEvent) -> dict[str, str]:
         return {"completeness": event.completeness.value}
     by = {} if event.by is None else {"by": hash_to_hex(event.by)}
     return {"reason": event.reason.value, **by}
+
+
+def _is_behind_hole(event: Event, before: int) -> bool:
+    """Return True if the database has dropped events from other people's transactions between `before` and an event."""
+    return isinstance(event, WalletEvent) and not isinstance(event, RunStarted) and event.sequence > before + 1
 
 
 async def tick(shown: StatusDisplay) -> None:

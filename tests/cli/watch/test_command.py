@@ -14,8 +14,12 @@ from typing import Any
 
 import pytest
 
+from spvfilter.light import SyncLightClient
+from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.testing import RegtestNode
+from spvfilter.wallet import MatchFound
+from spvfilter.watch.watchlist import WatchList
 from support.commands.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 from support.peers.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
 from support.wallets.filledstore import filled
@@ -214,6 +218,33 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
     assert [event["sequence"] for event in found] == [None, None]
     assert values(found) == values(first)
     assert synced["sequence"] >= dropped["sequence"]
+
+
+@pytest.mark.slow
+def test_a_withdrawal_that_the_database_has_dropped_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program follows the wallet between two runs, and sees many unconfirmed payments."""
+    node, db = RegtestNode(), tmp_path / "wallet.db"
+    try:
+        watch = WatchList.from_addresses([ADDRESS], REGTEST)
+        with SyncLightClient(watch, peers=[node.address], store=db) as client:
+            events = iter(client.events())
+            paid = node.pay(ADDRESS, 5_000)
+            printed = next(event.sequence for event in events if isinstance(event, MatchFound))
+            client.set_bookmark("watch", printed)
+            monkeypatch.setattr("spvfilter.store.events.MAX_FOREIGN", 2)
+            node.double_spend(paid)
+            for value in (1_001, 1_002, 1_003, 1_004):
+                node.pay(ADDRESS, value)
+                next(event for event in events if isinstance(event, MatchFound))
+        _, (first, *lines), errors = once(node.address, "--db", db)
+        assert (first["event"], first["since"]) == ("dropped", printed)
+        assert {line.get("value") for line in lines if line["event"] == "found"} == {1_001, 1_002, 1_003, 1_004}
+        assert f"every event after number {printed}: all current matches follow" in errors
+        assert {line["event"] for line in once(node.address, "--db", db)[1]} == {"synced"}
+    finally:
+        node.close()
 
 
 @pytest.mark.slow
