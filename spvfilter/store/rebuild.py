@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from functools import partial
@@ -22,6 +23,7 @@ from spvfilter.errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
+from spvfilter.files import replacing
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.store.batch import Bip37Parameters
@@ -240,5 +242,6 @@ def replace(file: Path, made: Path) -> None:
         try:
             os.link(file, aside)
         except OSError:  # a file system without links
-            file.replace(aside)
+            with replacing(aside) as copy, file.open("rb") as source:
+                shutil.copyfileobj(source, copy)
         made.replace(file)

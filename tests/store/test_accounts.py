@@ -46,7 +46,7 @@ def test_payment_between_accounts_has_another_sign_in_each() -> None:
 def test_fee_belongs_to_the_account_that_paid_all_inputs() -> None:
     found = [spend(60, 1), spend(50, 2)]
     assert {each.fee for each in effects_by_account(found, spending(100)).values()} == {None}
-    assert effect_of(found, spending(100)).fee == 10
+    assert [effect_of(found, spending(value)).fee for value in (100, 110)] == [10, 0]
     assert effect_of([spend(60, 1), spend(NO_VALUE, 1)], spending(100)) == TxEffect(-60, None, [])
     assert effect_of([spend(60, 1), spend(10, 1)], spending(100)).fee is None, "no transaction pays more than it has"
 

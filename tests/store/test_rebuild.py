@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import StoreCorruptError, StoreForeignError, StoreFullError
+from spvfilter.errors import (
+    StoreCorruptError,
+    StoreForeignError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.sqlite import MarkedRows
@@ -66,11 +74,44 @@ def test_a_rebuild_accepts_a_wallet_without_its_application_id(tmp_path: Path) -
         assert SCRIPT in watch
 
 
-def test_a_rebuild_moves_a_file_aside_that_is_no_database(tmp_path: Path) -> None:
+def without_links(*_: object) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_rebuild_moves_files_aside_that_are_no_database(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "w.db"
     path.write_bytes(b"garbage" * 1_000)
+    path.with_name("w.db-journal").write_bytes(bytes(9))
+    if not has_links:
+        monkeypatch.setattr(os, "link", without_links)
     Store.open(path, REGTEST, rebuild=True).close()
+    assert {each.name for each in tmp_path.iterdir()} == {"w.db", "w.db.damaged", "w.db.damaged-journal"}
     assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
+
+
+def test_a_rebuild_leaves_a_database_that_another_program_writes(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreLockedError, match="in use by another process"):
+            Store.open(path, REGTEST, rebuild=True)
+    with Store.open(path, REGTEST) as store:
+        assert store.cursor == 19
+
+
+def test_a_rebuild_leaves_a_database_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    path.with_name("w.db-wal").mkdir()
+    before = path.read_bytes()
+    with pytest.raises(StoreReadOnlyError, match="cannot be opened"):
+        Store.open(path, REGTEST, rebuild=True)
+    assert path.read_bytes() == before
 
 
 def test_an_interrupted_rebuild_loses_no_watched_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +143,10 @@ def test_an_interrupted_rebuild_loses_no_watched_script(tmp_path: Path, monkeypa
     assert 5 < broken < 20
 
 
+@pytest.mark.parametrize("has_links", [True, False])
 @pytest.mark.parametrize("rebuild", [False, True])
 def test_a_rebuild_killed_before_the_rename_leaves_the_old_file(
-    rebuild: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rebuild: bool, has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An earlier version moved the old file away first. The next run then created an empty wallet with another secret
     and no watched scripts.
@@ -122,6 +164,8 @@ def test_a_rebuild_killed_before_the_rename_leaves_the_old_file(
         secret = store.secret
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", killed)
+        if not has_links:
+            patched.setattr(os, "link", without_links)
         with pytest.raises(KilledError):
             Store.open(path, REGTEST, rebuild=True)
     with Store.open(path, REGTEST, rebuild=rebuild) as store:

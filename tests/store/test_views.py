@@ -116,12 +116,14 @@ def test_a_balance_counts_each_coin_once_by_its_status(ledger: Ledger) -> None:
     assert entry is not None
     assert (entry.height, entry.time, entry.first_seen, entry.confirmations) == (10, 1_010, 6_000, 1)
     assert (entry.block_hash, entry.fee, entry.labels) == (sha256d(ledger.headers[10]), 10, ("daily",))
+    assert not entry.is_coinbase
 
 
 def test_a_coinbase_is_immature_below_100_confirmations(ledger: Ledger) -> None:
     ledger.mine(1)
     raw = tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5_000, OURS)])
     ledger.put(raw, 1, position=0)
+    assert [entry.is_coinbase for entry in ledger.store.views.history()] == [True]
     ledger.mine(COINBASE_MATURITY - 2)
     assert ledger.store.views.balance() == Balance(0, 5_000, 0, 0, 0)
     assert [coin.is_spendable for coin in ledger.store.views.coins()] == [False]
