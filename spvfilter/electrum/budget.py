@@ -34,11 +34,8 @@ class FairShare:
         try:
             await granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
+            if not granted.cancelled():  # the permit came just before
                 self.release(host)
-            else:
-                granted.cancel()
-                self._grant()
             raise
 
     def release(self, host: str) -> None:
@@ -73,7 +70,7 @@ class ElectrumBudget:
         rooms = max(2, limits.memory // (_COPIES * limits.response_size + limits.request_size))
         self.turns: FairShare = FairShare(1, 1)
         """The right to use the event loop for a few milliseconds."""
-        self.rooms: FairShare = FairShare(rooms, max(1, rooms // 2))
+        self.rooms: FairShare = FairShare(rooms, rooms // 2)
         """The right to hold a large request, and large answers."""
         self._subscriptions = limits.all_subscriptions
         self._subscribed: Counter[str] = Counter()

@@ -74,8 +74,10 @@ class _ScriptHistory:
         self._hashed = len(self._confirmed)
 
     def status(self, pending: Iterable[Row]) -> str:
-        """Return the status hash. `pending` contains the rows of the unconfirmed transactions."""
-        self.hash_confirmed()
+        """Return the status hash. `pending` contains the rows of the unconfirmed transactions.
+
+        Call `hash_confirmed` first.
+        """
         whole = self._hash.copy()
         for row in pending:
             whole.update(f"{row['tx_hash']}:{row['height']}:".encode("ascii"))

@@ -76,15 +76,21 @@ async def test_hosts_take_turns() -> None:
     assert order.index("b") <= 1
 
 
-async def test_one_host_has_half_of_the_rooms() -> None:
-    budget = ElectrumBudget(ElectrumLimits())
-    for _ in range(2):
-        await budget.rooms.acquire("a")
-    third = asyncio.create_task(budget.rooms.acquire("a"))
-    await asyncio.sleep(0)
-    assert not third.done()
-    await budget.rooms.acquire("b")
-    third.cancel()
+@pytest.mark.parametrize(("memory", "rooms"), [(1, 2), (92_999_999, 2), (124_000_000, 4)])
+async def test_one_host_has_half_of_the_rooms(memory: int, rooms: int) -> None:
+    budget = ElectrumBudget(ElectrumLimits(memory=memory))
+
+    async def has_room(host: str) -> bool:
+        try:
+            async with asyncio.timeout(0):
+                await budget.rooms.acquire(host)
+        except TimeoutError:
+            return False
+        return True
+
+    for host in "ab":
+        assert [await has_room(host) for _ in range(rooms // 2 + 1)] == [True] * (rooms // 2) + [False]
+    assert not await has_room("c")
 
 
 def test_subscriptions_are_bounded_in_total_and_for_each_host() -> None:
