@@ -59,6 +59,33 @@ def test_status_follows_every_change(seed: int) -> None:
             assert len(made.unspent(script_hash, ())) == len(mine)
 
 
+def test_unspent_lists_confirmed_coins_in_chain_order_then_pending_ones() -> None:
+    script, made = SCRIPTS[0], Histories()
+    first, second, payment, pending_spend, spend = [bytes((number,)) * 32 for number in (3, 4, 1, 2, 5)]
+
+    def coin(txid: bytes, index: int, value: int, *, is_spend: bool = False) -> OutputEffect:
+        return OutputEffect(script, txid + index.to_bytes(4, "little"), value, is_spend)
+
+    made.replace(
+        [
+            TxEffects(second, 6, 0, (coin(second, 256, 10), coin(second, 2, 20))),
+            TxEffects(first, 5, 9, (coin(first, 1, 30), coin(first, 0, 40))),
+            TxEffects(payment, None, 0, (coin(payment, 0, 50),)),
+            TxEffects(pending_spend, None, 0, (coin(second, 2, 20, is_spend=True), coin(pending_spend, 0, 19))),
+            TxEffects(spend, 6, 1, (coin(first, 1, 30, is_spend=True),)),
+        ]
+    )
+    rows = [(first, 0, 5, 40), (second, 2, 6, 20), (second, 256, 6, 10), (payment, 0, 0, 50), (pending_spend, 0, 0, 19)]
+    listed = [
+        {"tx_hash": hash_to_hex(txid), "tx_pos": index, "height": height, "value": value}
+        for txid, index, height, value in rows
+    ]
+    assert made.unspent(script_hash_of(script), ()) == listed
+    reserved = [second + bytes((2, 0, 0, 0)), payment + bytes(4)]
+    assert made.unspent(script_hash_of(script), reserved) == [listed[0], listed[2], listed[4]]
+    assert made.balance(script_hash_of(script)) == {"confirmed": 70, "unconfirmed": 49}
+
+
 def test_change_concerns_the_children_and_nothing_else() -> None:
     """A payment among 1,000 unconfirmed ones would otherwise read all of them."""
     made, hidden = Histories(), hashlib.sha256(b"a parent without a match").digest()

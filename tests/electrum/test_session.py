@@ -12,7 +12,14 @@ from spvfilter.electrum.headerproofs import HeaderProofs
 from spvfilter.electrum.histories import Histories, script_hash_of
 from spvfilter.electrum.knownscripts import KnownScripts
 from spvfilter.electrum.limits import ElectrumLimits
-from spvfilter.electrum.questions import ExploreScript, FetchBranch, FindTransaction, Question, SendTransactions
+from spvfilter.electrum.questions import (
+    ExploreScript,
+    FetchBranch,
+    FindTransaction,
+    PrepareProof,
+    Question,
+    SendTransactions,
+)
 from spvfilter.electrum.rpcerrors import RpcError
 from spvfilter.electrum.session import METHODS, SOFTWARE, ElectrumSession, WalletState
 from spvfilter.network import REGTEST
@@ -24,6 +31,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 from support.blocks.headerchains import NOW, regular
 from support.blocks.locks import build_tx
+from support.oracles.electrumoracle import tree
 
 KEY = b"\x02" + bytes(32)
 SCRIPT, OTHER = bytes.fromhex("0014" + "11" * 20), bytes.fromhex("0014" + "22" * 20)
@@ -297,6 +305,44 @@ def test_session_lists_its_latest_unknown_scripts(monkeypatch: pytest.MonkeyPatc
     assert list(made.unknown) == [hashes[2], UNKNOWN]
     list(state.scripts.update(watch))
     assert list(made.unknown) == hashes[2:]
+
+
+def test_header_proof_reaches_the_checkpoint_and_no_less() -> None:
+    state = wallet_state()
+    for number in range(1, 6):
+        state.chain.accept(regular(state.chain, number), NOW)
+    made, hashes = session("1.4", state), list(state.chain.hashes(0, 5))
+    for method, given, last in (("header", [3], 3), ("headers", [1, 3], 3), ("headers", [2, 2], 3)):
+        with pytest.raises(RpcError, match="height 3 is above cp_height 2"):
+            made.answer(f"blockchain.block.{method}", [*given, 2])
+        for checkpoint in (3, 5):
+            question = made.answer(f"blockchain.block.{method}", [*given, checkpoint])
+            assert isinstance(question, PrepareProof)
+            list(state.proofs.prepare(question.checkpoint))
+            answer = question.then()
+            assert isinstance(answer, dict)
+            assert (answer["branch"], answer["root"]) == tree(hashes[: checkpoint + 1], last)
+
+
+def test_transaction_that_a_reorganization_moved_has_left_its_place() -> None:
+    state = wallet_state()
+    state.histories.replace([wallet_tx(1, 0)])
+    question = session("1.4", state).answer("blockchain.transaction.id_from_pos", [0, 0, True])
+    assert isinstance(question, FindTransaction)
+    gone = TxProof(TXID, RAW, TxStatus.PENDING, False, None, None, None, None)
+    for found in (None, gone, gone._replace(height=1)):
+        with pytest.raises(RpcError, match=f"transaction {'01' * 32} has left block 0") as caught:
+            question.then(found)
+        assert caught.value.code == 2
+
+
+def test_package_has_at_most_25_transactions() -> None:
+    made = session("1.6")
+    question = made.answer("blockchain.transaction.broadcast_package", [[RAW.hex()] * 25])
+    assert isinstance(question, SendTransactions)
+    assert question.raws == (RAW,) * 25
+    with pytest.raises(RpcError, match="a list of 1 to 25 transactions"):
+        made.answer("blockchain.transaction.broadcast_package", [[RAW.hex()] * 26])
 
 
 def test_package_reports_each_error() -> None:
