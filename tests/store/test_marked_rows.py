@@ -55,7 +55,8 @@ def test_rows_written_together_equal_rows_written_alone(keys: set[int], other: i
             rows = MarkedRows(db, Path("memory"), MARKED)
             wanted = [(bytes([key]) * 32, bytes(32), bytes([key]) * 32) for key in keys]
             with rows.transaction():
-                rows.insert("branches", (bytes([other]) * 31 + b"x", bytes(32), b""))
+                # its bytes are not all equal, so it is none of the wanted keys
+                rows.insert("branches", (bytes([other]) * 31 + bytes([other ^ 1]), bytes(32), b""))
                 if is_together:
                     rows.insert_all("branches", iter(wanted))
                 else:
