@@ -358,7 +358,9 @@ class _Watch:
                     return
                 except EventGapError as gap:
                     events = client.events(since=await self._print_snapshot(gap, shown))
-                    continue
+                    if not (await client.status()).is_synced:
+                        continue
+                    event = await client.wait_synced()  # it may have happened before the snapshot
                 is_last = await self._take(event, shown, events.sequence)
                 bookmark.told(events.sequence)
                 if is_last:

@@ -50,6 +50,13 @@ def node() -> Iterator[NodeProcess]:
         yield made
 
 
+@pytest.fixture
+def regtest_node() -> Iterator[RegtestNode]:
+    made = RegtestNode()
+    yield made
+    made.close()
+
+
 def once(place: str, *argv: object, code: str = "") -> tuple[int, list[dict[str, Any]], str]:
     """A run to the tip: exit code, JSON lines, standard error."""
     ran = process("watch", "--network", "regtest", "--connect", place, "--once", *argv, code=code)
@@ -222,29 +229,45 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
 
 @pytest.mark.slow
 def test_a_withdrawal_that_the_database_has_dropped_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regtest_node: RegtestNode
 ) -> None:
     """Another program follows the wallet between two runs, and sees many unconfirmed payments."""
-    node, db = RegtestNode(), tmp_path / "wallet.db"
-    try:
-        watch = WatchList.from_addresses([ADDRESS], REGTEST)
-        with SyncLightClient(watch, peers=[node.address], store=db) as client:
-            events = iter(client.events())
-            paid = node.pay(ADDRESS, 5_000)
-            printed = next(event.sequence for event in events if isinstance(event, MatchFound))
-            client.set_bookmark("watch", printed)
-            monkeypatch.setattr("spvfilter.store.events.MAX_FOREIGN", 2)
-            node.double_spend(paid)
-            for value in (1_001, 1_002, 1_003, 1_004):
-                node.pay(ADDRESS, value)
-                next(event for event in events if isinstance(event, MatchFound))
-        _, (first, *lines), errors = once(node.address, "--db", db)
-        assert (first["event"], first["since"]) == ("dropped", printed)
-        assert {line.get("value") for line in lines if line["event"] == "found"} == {1_001, 1_002, 1_003, 1_004}
-        assert f"every event after number {printed}: all current matches follow" in errors
-        assert {line["event"] for line in once(node.address, "--db", db)[1]} == {"synced"}
-    finally:
-        node.close()
+    node, db = regtest_node, tmp_path / "wallet.db"
+    watch = WatchList.from_addresses([ADDRESS], REGTEST)
+    with SyncLightClient(watch, peers=[node.address], store=db) as client:
+        events = iter(client.events())
+        paid = node.pay(ADDRESS, 5_000)
+        printed = next(event.sequence for event in events if isinstance(event, MatchFound))
+        client.set_bookmark("watch", printed)
+        monkeypatch.setattr("spvfilter.store.events.MAX_FOREIGN", 2)
+        node.double_spend(paid)
+        for value in (1_001, 1_002, 1_003, 1_004):
+            node.pay(ADDRESS, value)
+            next(event for event in events if isinstance(event, MatchFound))
+    _, (first, *lines), errors = once(node.address, "--db", db)
+    assert (first["event"], first["since"]) == ("dropped", printed)
+    assert {line.get("value") for line in lines if line["event"] == "found"} == {1_001, 1_002, 1_003, 1_004}
+    assert f"every event after number {printed}: all current matches follow" in errors
+    assert {line["event"] for line in once(node.address, "--db", db)[1]} == {"synced"}
+
+
+@pytest.mark.slow
+def test_a_tip_that_is_reached_during_a_snapshot_ends_the_run(tmp_path: Path, regtest_node: RegtestNode) -> None:
+    db, place = tmp_path / "wallet.db", regtest_node.address
+    assert once(place, "--db", db, ADDRESS)[0] == 0
+    regtest_node.pay(ADDRESS, 5_000)
+    slow = (
+        "import asyncio; from spvfilter.light import LightClient; usual = LightClient.matches\n"
+        "async def matches(self):\n"
+        "    await self.wait_synced()\n"
+        "    while not (found := await usual(self)): await asyncio.sleep(0.01)\n"
+        "    return found\n"
+        "LightClient.matches = matches\n"
+    )
+    code, lines, _ = once(place, "--db", db, "--rebuild", "--timeout", 10, code=slow + WITH_SIGINT)
+    assert (code, [line["event"] for line in lines]) == (0, ["dropped", "found", "synced"])
+    assert lines[-1]["sequence"] == lines[0]["sequence"]
+    assert [line["event"] for line in once(place, "--db", db)[1]] == ["synced"]
 
 
 @pytest.mark.slow
