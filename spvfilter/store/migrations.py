@@ -83,7 +83,7 @@ def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
         db.execute(statement)
     rows, trusted = MarkedRows(db, path, MARKED), 0
     for table in _ORDER_6:
-        coins = _trusted_coins(db) if table == "unspent" else set[bytes]()
+        coins = trusted_coins(db) if table == "unspent" else set[bytes]()
         found = db.execute(f"SELECT {COLUMNS_6[table]} FROM old_{table}")
         read = (dict(zip(COLUMNS_6[table].split(", "), row, strict=True)) for row in found)
         for row in _facts_of(read) if table == "transactions" else read:
@@ -112,7 +112,7 @@ _ORDER_6 = sorted(COLUMNS_6, key="unspent".__eq__)
 """The tables of version 6. Coins come last, because the new rows of transactions say which coins are trusted."""
 
 
-def _trusted_coins(db: sqlite3.Connection) -> set[bytes]:
+def trusted_coins(db: sqlite3.Connection) -> set[bytes]:
     """Return the pending outputs of the wallet's own transactions that spend only its coins, trusted or in blocks."""
     spenders: dict[bytes, bytes | None] = dict(
         db.execute("SELECT outpoint, spender FROM old_unspent WHERE height IS NULL")

@@ -31,6 +31,7 @@ from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.keychains import IndexRun, KeychainChange, runs_of
 from spvfilter.store.schema import MARKED
 from spvfilter.store.store import Store
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch import textfile
 from spvfilter.watch.descriptor import descriptor
 from spvfilter.watch.descriptor.checksum import checksum
@@ -266,6 +267,8 @@ def test_labels_follow_the_keychain_except_own_labels(tmp_path: Path) -> None:
     assert [again.label(entry) for entry in (0, 30, 35)] == ["daily", "rent", "daily"]
     unnamed = joined(path, wallet(label=None))
     assert [unnamed.label(entry) for entry in (0, 30, 35)] == ["daily", "rent", "daily"]
+    with WalletStore.open(path) as stored:
+        assert [each.label for each in stored.keychains()] == ["daily"]
 
 
 def test_two_keychains_that_share_scripts_are_both_restored(tmp_path: Path) -> None:
@@ -301,6 +304,8 @@ def test_a_change_is_written_with_its_entries_and_uses(tmp_path: Path) -> None:
             [3, 5, 19],
             [IndexRun(0, 1, 20, 1), IndexRun(20, 21, 10, 1)],
         )
+        store.commit(Batch(keychains=[KeychainChange("mine", exclusive=True)]))
+        assert store.keychains.load()[0].revealed == 0
     assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 5, 19], 0)]
 
 

@@ -332,6 +332,32 @@ def test_database_of_a_development_version_can_be_rebuilt(number: int, tmp_path:
     assert version_of(tmp_path / "w.db.damaged") == number
 
 
+def test_a_drop_is_later_than_every_broadcast(tmp_path: Path) -> None:
+    """An earlier number would revive the transaction."""
+    path = unpacked("0.2.0", tmp_path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE transactions SET own = 1000, height = -1 WHERE status = 'abandoned'")
+        remark(db, "transactions", migrations.COLUMNS_6)
+    with Store.open(path, REGTEST) as store:
+        (tx,) = (each for each in store.transactions(-1).values() if each.dropped == "abandoned")
+    assert (tx.broadcast_seq, tx.first_height) == (1_000, 0)
+    assert tx.dropped_seq > 1_000 > tx.last_seen
+
+
+def test_change_of_untrusted_coins_is_not_trusted() -> None:
+    foreign, own, child, grandchild, other = (bytes([number]) * 32 for number in range(5))
+    chain = [(foreign, own), (own, child), (child, grandchild), (grandchild, None), (other, None)]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE old_unspent (outpoint, spender, height)")
+        db.executemany(
+            "INSERT INTO old_unspent VALUES (?, ?, NULL)", [(made + bytes(4), spender) for made, spender in chain]
+        )
+        db.execute("CREATE TABLE transactions (txid, broadcast_seq, fee, status)")
+        mine = [(txid,) for txid in (own, child, grandchild, other)]
+        db.executemany("INSERT INTO transactions VALUES (?, 1, 1, 'pending')", mine)
+        assert migrations.trusted_coins(db) == {other + bytes(4)}
+
+
 # Rows that the new schema does not allow
 
 WRONG = {

@@ -92,12 +92,22 @@ def test_a_rebuild_moves_files_aside_that_are_no_database(
     assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
 
 
-def test_a_rebuild_leaves_a_database_that_another_program_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_rebuild_leaves_a_database_that_another_program_writes(
+    is_late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "w.db"
     filled(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("BEGIN EXCLUSIVE")
+
+        def begin(*_: object) -> None:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("BEGIN EXCLUSIVE")
+
+        if is_late:  # after the first rows have been read
+            monkeypatch.setattr("spvfilter.store.rebuild.check_network", begin)
+        else:
+            begin()
         with pytest.raises(StoreLockedError, match="in use by another process"):
             Store.open(path, REGTEST, rebuild=True)
     with Store.open(path, REGTEST) as store:

@@ -104,6 +104,11 @@ def test_a_new_label_replaces_the_old_one(tmp_path: Path) -> None:
         assert watch.label(0) == "yours"
 
 
+@pytest.mark.parametrize("height", [0, 5])
+def test_a_batch_with_a_height_is_not_empty(height: int) -> None:
+    assert [Batch(fork=height).is_empty, Batch(cursor=height).is_empty, Batch().is_empty] == [False, False, True]
+
+
 def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with filled(path):

@@ -280,6 +280,14 @@ def test_reading_from_dropped_events_raises_event_gap_error(tmp_path: Path, monk
         assert [event.sequence for event in wallet.events(37)] == [90, 91, 92, 93]
 
 
+def test_a_clock_that_was_wrong_drops_no_young_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "LEAST", 1)
+    path, day = tmp_path / "w.db", 86_400
+    with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
+        store.commit(Batch(events=[*rows(1, 2, 400 * day), *rows(3, 2, 0), *rows(5, 1, 400 * day)]))
+        assert kept(path, wallet) == (1, 5)
+
+
 def kept(path: Path, wallet: WalletStore) -> tuple[int, int]:
     """Numbers of the first and the last event in the database."""
     with closing(sqlite3.connect(path)) as db:
