@@ -80,6 +80,17 @@ def test_accepted_transaction_reaches_mempool_and_wallet(node: NodeProcess, db: 
     assert (entry["status"], entry["own"], entry["net"]) == ("pending", True, -70_000)
 
 
+@pytest.mark.parametrize("mode", ["compact", "bip37"])
+def test_the_next_watch_once_says_that_it_was_confirmed(node: NodeProcess, db: Path, mode: str) -> None:
+    raw = spend(paid(node, db))
+    send(node, db, raw.hex())
+    node.do("mine")
+    ran = process("watch", "--connect", node.place, "--once", "--db", db, "--mode", mode)
+    *_, changed, synced = map(json.loads, ran.stdout.splitlines())
+    assert changed == {"event": "broadcast", "txid": shown(raw), "status": "confirmed"}
+    assert synced["event"] == "synced"
+
+
 @pytest.mark.long
 def test_transaction_is_read_from_file_and_standard_input(node: NodeProcess, db: Path, tmp_path: Path) -> None:
     raw = spend(paid(node, db), 50_000)

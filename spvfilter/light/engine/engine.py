@@ -741,6 +741,7 @@ class ClientEngine:
             self._compact.search_unwitnessed()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
         if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:
+            self.broadcaster.look()  # so that the new statuses of own transactions come before Synced
             self.status.say_synced(filters.supporters(context.chain.height), proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
@@ -756,5 +757,6 @@ class ClientEngine:
             context.changed()
         if not bloom.is_comparing and self.status.may_say_synced():
             knowing = [peer for peer in members if self._headers.knows(peer) >= context.chain.height]
+            self.broadcaster.look()  # as in compact mode
             self.status.say_synced(knowing, proven=False)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=True)
