@@ -13,6 +13,7 @@ from spvfilter.network import Network
 from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, is_silent_text, parse_descriptor
 from spvfilter.watch.descriptor.silent import SilentDescriptor, parse_silent
 from spvfilter.watch.keychain import MAX_INDEXES
+from spvfilter.watch.textfile import split_line
 
 _LONGEST = 200_000  # longest line on standard input, in bytes (our choice): the longest descriptor fits
 _MOST = 100_000  # largest --count (our choice)
@@ -29,7 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "text",
         metavar="TEXT",
-        help="the descriptor or key, or - for the first line of standard input; the checksum may be omitted",
+        help="the descriptor or key, or - for the first line of standard input, such as a line of a watch list"
+        " with its label; the checksum may be omitted",
     )
     add_network(parser)
     parser.add_argument(
@@ -53,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     text = args.text
     if text == "-":
-        text = standard_input().readline(_LONGEST).decode("utf-8", "replace").strip()
+        text, _ = split_line(standard_input().readline(_LONGEST).decode("utf-8", "replace").strip())
     if is_silent_text(text):
         return _show_silent(parse_silent(text, args.network), args)
     found = parse_descriptor(text, args.network)

@@ -260,7 +260,7 @@ class _Reading:
                 self._account = text.removeprefix(_ACCOUNT).strip() or None
                 self._watch.begin_account(self._account)
                 return
-            entry, label = _split(text)
+            entry, label = split_line(text)
             self._has_entry = self._has_entry or _looks_like_entry(entry)
             check_not_private(label)
             if not self._allows_patterns and patterns.is_pattern(entry):
@@ -404,7 +404,7 @@ def _text(line: bytes, number: int) -> str:
     return "" if text.startswith("#") else text
 
 
-def _split(text: str) -> tuple[str, str | None]:
+def split_line(text: str) -> tuple[str, str | None]:
     """Return the entry and the label of a line. The label is None if the line has none."""
     if entries.is_uri(text) and "?" in text:
         return text.partition(" #")[0].strip(), None

@@ -46,8 +46,9 @@ def standard_input(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("form", ["table", "jsonl"])
-def test_the_public_form_is_shown(run: Any, standard_input: Any, form: str) -> None:
-    standard_input(f"{WALLET.descriptor}\n")
+@pytest.mark.parametrize("more", ["", ",savings\nsp-labels:1000"])
+def test_the_public_form_is_shown(run: Any, standard_input: Any, form: str, more: str) -> None:
+    standard_input(f"{WALLET.descriptor}{more}\n")
     ran = run("descriptor", "-", "--format", form)
     assert (ran.code, ran.err) == (0, "")
     assert str(WALLET.address()) in ran.out
