@@ -35,6 +35,9 @@ _NOT_LOADED = object()
 _OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING|DAMAGED) (\d+)(?: (\w+))?")
 # Error codes of Redis. In Redis 6.2 the error of a script has the code within its message.
 _THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")
+# The part of a key after the prefix of its filter, and a prefix that is only a hash tag: see layout.py.
+_PART = re.compile(r":(?:header|replaced|slices|(?:bits|slice|staged):[\da-f:]+)$")
+_TAG = re.compile(r"^\{([^{}]+)\}$")
 
 
 def exceptions() -> ModuleType:
@@ -126,7 +129,8 @@ def translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismatc
     errors, message = exceptions(), str(error)
     if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
         advice = "start the server, or check its URL"
-        return RemoteConnectionError(f"no answer from the Redis server for {_shown(keys[0])}: {message}; {advice}")
+        told = f"no answer from the Redis server for the filter {_filter(keys[0])}: {message.rstrip('.')}; {advice}"
+        return RemoteConnectionError(told)
     if ours := _OURS.search(message):
         key = _shown(keys[int(ours[2]) - 1])
         match ours[1]:
@@ -159,6 +163,12 @@ def translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismatc
             f" {message}"
         )
     return RemoteError(f"{_shown(keys[0])}: {message}")
+
+
+def _filter(key: bytes) -> str:
+    """Return the name of the filter to which a key belongs, without the braces that make it a hash tag."""
+    name = _PART.sub("", key.decode(errors="backslashreplace"))
+    return repr(_TAG.sub(r"\1", name))
 
 
 def _shown(key: bytes) -> str:

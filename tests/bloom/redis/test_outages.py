@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,10 +109,12 @@ async def test_a_server_that_dies_is_a_connection_error(tmp_path: Path) -> None:
                 await remote.update(endless(server))  # type: ignore[arg-type]  # redis-py's union types
             assert isinstance(caught.value.__cause__, redis_py.ConnectionError)
             for operation in OPERATIONS.values():
-                with pytest.raises(RemoteConnectionError):
+                with pytest.raises(RemoteConnectionError, match="no answer from the Redis server for the filter 'f': "):
                     await operation(remote)
-            with pytest.raises(RemoteConnectionError):
+            with pytest.raises(RemoteConnectionError, match="for the filter 'f': "):
                 await RedisBloomFilter.open(client, "f")
+            with pytest.raises(RemoteConnectionError, match=re.escape("for the filter '{crawl}:seen': ")):
+                await RedisBloomFilter.open(client, "{crawl}:seen")
 
 
 async def test_a_server_that_dies_unanswered_is_a_connection_error(tmp_path: Path) -> None:

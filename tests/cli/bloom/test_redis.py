@@ -305,7 +305,7 @@ def test_a_lost_connection_is_one_line(tmp_path: Path) -> None:
             assert child.wait(timeout=60) == 2
             assert child.stdout.read() == b""
             said = child.stderr.read()
-        assert said.startswith(b"spvfilter: no answer from the Redis server for '{f}:header': ")
+        assert said.startswith(b"spvfilter: no answer from the Redis server for the filter 'f': ")
         assert said.count(b"\n") == 1
 
 
@@ -391,7 +391,7 @@ def test_a_wrong_url_is_not_repeated(run: Any, url: str) -> None:
 def test_an_unreachable_server_is_one_line(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert ran.err.startswith("spvfilter: no answer from the Redis server for '{f}:header': Error ")
+    assert ran.err.startswith("spvfilter: no answer from the Redis server for the filter 'f': Error ")
     assert ran.err.endswith("; start the server, or check its URL\n")
 
 
