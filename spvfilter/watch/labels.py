@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO, Self
 
 from spvfilter._public import public, warn
-from spvfilter.errors import FormatError, ParameterError, WalletFileWarning
+from spvfilter.errors import FormatError, ParameterError, WalletFileWarning, counted
 from spvfilter.files import replacing
 from spvfilter.primitives import OutPoint, hash_from_hex, hash_to_hex
 from spvfilter.watch.arguments import checked_label
@@ -173,7 +173,7 @@ def parse_labels(data: bytes) -> list[Label]:
         offset += len(line)
     if faults:
         named = "; ".join(f"line {number}: {fault}" for number, _, fault in faults[:_NAMED])
-        more = f"; and {len(faults) - _NAMED:,} more lines" if len(faults) > _NAMED else ""
+        more = f"; and {counted(len(faults) - _NAMED, 'more line')}" if len(faults) > _NAMED else ""
         if not found:
             raise FormatError(f"{named}{more}", offset=faults[0][1], field="labels")
         several = f"{len(faults):,} lines were" if len(faults) > 1 else "1 line was"

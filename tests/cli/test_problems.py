@@ -44,8 +44,15 @@ def test_many_files_with_problems_are_counted() -> None:
     problems.add("blk00000.dat: the file is empty")
     *lines, last = problems.lines()
     assert len(lines) == 50
-    assert lines[0] == "blk00000.dat: the file is empty (and 1 more problems of this kind in this file)"
+    assert lines[0] == "blk00000.dat: the file is empty (and 1 more problem of this kind in this file)"
     assert last == "and 950 more problems in other files"
+
+
+def test_a_single_other_file_is_counted_as_one() -> None:
+    problems = Problems()
+    for number in range(51):
+        problems.add(f"blk{number:05}.dat: the file is empty")
+    assert [*problems.lines()][-1] == "and 1 more problem in other files"
 
 
 def test_a_list_of_another_network_prints_two_lines(run: Any, block_file: Path, tmp_path: Path) -> None:

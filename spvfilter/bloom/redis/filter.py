@@ -576,8 +576,8 @@ class RedisBloomFilter:
 
     def __repr__(self) -> str:
         return (
-            f"<RedisBloomFilter {self.name!r} m={self.bits}, k={self.hash_funcs}, {self._layout.shards} shards of"
-            f" {self.shard_size} bytes>"
+            f"<RedisBloomFilter {self.name!r} m={self.bits}, k={self.hash_funcs},"
+            f" {counted(self._layout.shards, 'shard')} of {self.shard_size} bytes>"
         )
 
 

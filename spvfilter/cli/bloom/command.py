@@ -287,8 +287,8 @@ def run(args: argparse.Namespace) -> int:
                 " warn)"
             )
             raise SourceError(
-                f"{store.name} is full: it was made for {error.capacity} lines and contains {error.count}, and its"
-                f" false-positive rate is {error.fp_rate:.3g}: {advice}"
+                f"{store.name} is full: it was made for {error.capacity} lines and contains {error.count},"
+                f" and its false-positive rate is {error.fp_rate:.3g}: {advice}"
             ) from None
 
 
@@ -385,7 +385,7 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
                 raise
         else:
             made = "scalable filter that begins with" if kind is FilterKind.SCALABLE else "filter for"
-            complain(f"{name} did not exist: made a {made} {args.capacity} lines")
+            complain(f"{name} did not exist: made a {made} {counted(args.capacity, 'line')}")
             return
     store.open(name, change=True, on_full=_on_full(args))
     asked = store.asked()
@@ -538,8 +538,8 @@ def _warn_past_capacity(store: FilterStorage) -> None:
     if facts.capacity is not None and facts.estimate > facts.capacity + 3 * sqrt(facts.capacity):
         held = f"holds about {facts.estimate:,.0f}" if isfinite(facts.estimate) else "is full"
         complain(
-            f"warning: {store.name} was made for {facts.capacity:,} lines and {held}: its false-positive rate is"
-            f" {facts.rate:.3g}; make a larger filter"
+            f"warning: {store.name} was made for {counted(facts.capacity, 'line')} and {held}: its false-positive"
+            f" rate is {facts.rate:.3g}; make a larger filter"
         )
 
 

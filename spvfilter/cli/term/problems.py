@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from spvfilter.cli.term.page import complain
+from spvfilter.errors import counted
 
 _MOST = 50  # most lines on standard error, and most groups in memory (our choice)
 _VARIES = re.compile(r"'[^']*'|\b[0-9a-f]{8,}\b|\d[\d,.]*")
@@ -42,9 +43,11 @@ class Problems:
     def lines(self) -> Iterator[str]:
         """Yield a line for each group: its first problem, and the number of others."""
         for first, count in self._groups.values():
-            yield first if count == 1 else f"{first} (and {count - 1:,} more problems of this kind in this file)"
+            yield (
+                first if count == 1 else f"{first} (and {counted(count - 1, 'more problem')} of this kind in this file)"
+            )
         if self._others:
-            yield f"and {self._others:,} more problems in other files"
+            yield f"and {counted(self._others, 'more problem')} in other files"
 
     def complain(self) -> None:
         """Print the lines to standard error."""

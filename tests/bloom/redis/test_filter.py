@@ -41,6 +41,7 @@ async def test_add_reports_new_keys_and_contains_finds_them(client: Redis) -> No
     for key in keys(0, 200) + keys(100, 200):
         assert await remote.add(key) == local.add(key)
     assert [await remote.contains(key) for key in keys(0, 600)] == [key in local for key in keys(0, 600)]
+    assert repr(remote).endswith(", 1 shard of 16777216 bytes>")
     assert (remote.bits, remote.hash_funcs, remote.capacity, remote.nominal_fp_rate) == (
         local.bits,
         local.hash_funcs,

@@ -77,7 +77,7 @@ def test_add_creates_a_missing_filter_like_create(
 ) -> None:
     path, other = tmp_path / "f", tmp_path / "g"
     grows = "a scalable filter that begins with" if "--scalable" in options else "a filter for"
-    told = f"spvfilter: {path} did not exist: made {grows} 1000 lines\nspvfilter: 3 lines, 3 of them new\n"
+    told = f"spvfilter: {path} did not exist: made {grows} 1,000 lines\nspvfilter: 3 lines, 3 of them new\n"
     assert run("bloom", "add", path, lines, *SHAPE, *options) == (0, "", told)
     assert run("bloom", "create", other, lines, *SHAPE, *options).code == 0
     assert path.read_bytes() == other.read_bytes()

@@ -80,7 +80,7 @@ def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_p
 @needs_redis
 def test_filters_are_created_and_copied_as_raw_bits(redis: Any, tmp_path: Path) -> None:
     source = text(tmp_path, "source", "alpha", "beta")
-    told = "spvfilter: one did not exist: made a filter for 1000 lines\n"
+    told = "spvfilter: one did not exist: made a filter for 1,000 lines\n"
     assert redis("add", "one", source, *SHAPE) == (0, "", told + "spvfilter: 2 lines, 2 of them new\n")
     assert redis("add", "one", source, *SHAPE) == (0, "", "spvfilter: 2 lines, 0 of them new\n")
     assert redis("dedupe", "seen", source, *SHAPE) == (
