@@ -252,7 +252,7 @@ def test_a_withdrawal_that_the_database_has_dropped_is_not_missed(
 
 
 @pytest.mark.slow
-def test_a_tip_that_is_reached_during_a_snapshot_ends_the_run(tmp_path: Path, regtest_node: RegtestNode) -> None:
+def test_a_tip_reached_during_a_snapshot_ends_the_run(tmp_path: Path, regtest_node: RegtestNode) -> None:
     db, place = tmp_path / "wallet.db", regtest_node.address
     assert once(place, "--db", db, ADDRESS)[0] == 0
     regtest_node.pay(ADDRESS, 5_000)
