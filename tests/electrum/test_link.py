@@ -1,0 +1,157 @@
+"""The link between server and client, without sockets or a database: which transactions it reads, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+pytest.importorskip("aiorpcx")
+
+from spvfilter.chain import HeaderChain
+from spvfilter.electrum.histories import script_hash_of
+from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.wallet import WalletLink
+from spvfilter.errors import EventGapError
+from spvfilter.light.client import LightClient
+from spvfilter.light.stream import EventHub, EventStream
+from spvfilter.network import REGTEST
+from spvfilter.store.scriptviews import OutputEffect, TxEffects
+from spvfilter.store.views import Snapshot
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted, TxReplaced, WalletEvent
+from spvfilter.watch.watchlist import WatchList
+
+SCRIPT = bytes.fromhex("0014" + "11" * 20)
+HIDDEN = bytes((0xFF,)) * 32  # a parent that the wallet does not contain
+BLOCK = bytes(32)
+
+
+class Client:
+    """A client whose transactions and events are made up."""
+
+    def __init__(self) -> None:
+        self.chain, self.watch = HeaderChain(REGTEST), WatchList(REGTEST)
+        self.hub = EventHub(0, self._load)
+        self.txs: dict[bytes, TxEffects] = {}
+        self.reads: list[set[bytes] | None] = []  # None stands for all transactions
+        self.while_reading: Callable[[], None] = lambda: None
+
+    async def _load(self, since: int, limit: int) -> list[WalletEvent]:
+        raise EventGapError(since, self.hub.sequence)
+
+    def tell(self, event: WalletEvent, *, dropped: int = 0) -> None:
+        """Report an event, after some that the database has dropped."""
+        self.hub.put([replace(event, sequence=self.hub.sequence + 1 + dropped)])
+
+    def pay(self, *parents: bytes, dropped: int = 0) -> bytes:
+        """Add an unconfirmed payment, and report it."""
+        txid = len(self.txs).to_bytes(32, "big")
+        self.txs[txid] = TxEffects(txid, None, 0, (OutputEffect(SCRIPT, txid + bytes(4), 5, False),), parents=parents)
+        self.tell(TxReplaced(txid, bytes(32)), dropped=dropped)
+        return txid
+
+    async def effects(self, txids: Collection[bytes] | None = None) -> Snapshot[TxEffects]:
+        self.reads.append(None if txids is None else {*txids})
+        found = [each for txid, each in self.txs.items() if txids is None or txid in txids]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.while_reading()
+        return Snapshot(found, self.hub.sequence)
+
+    def events(self, since: int) -> EventStream:
+        return EventStream(self.hub, since)
+
+
+@asynccontextmanager
+async def linked(client: Client) -> AsyncIterator[WalletLink]:
+    """A link that follows a client."""
+    link = WalletLink(cast(LightClient, client), ElectrumLimits(), {})
+
+    async def tell(changed: Collection[str]) -> None:
+        """No session wants to know."""
+
+    following = asyncio.create_task(link.follow(tell, await link.load()))
+    async with asyncio.timeout(20):
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert link.is_current
+        client.reads.clear()
+        yield link
+        client.hub.end(None)
+        await following
+
+
+def listed(link: WalletLink) -> int:
+    return len(link.state.histories.history(script_hash_of(SCRIPT)))
+
+
+async def test_histories_include_each_event_whenever_it_came() -> None:
+    client = Client()
+    async with linked(client) as link:
+        for first in range(10):
+            for second in range(10):
+                client.pay()
+                for _ in range(first):
+                    await asyncio.sleep(0)
+                client.pay()
+                for _ in range(second):
+                    await asyncio.sleep(0)
+                await link.catch_up()
+                assert listed(link) == len(client.txs), (first, second)
+
+
+async def test_answers_do_not_wait_for_events_that_never_end() -> None:
+    client = Client()
+    async with linked(client) as link:
+        client.while_reading = lambda: None if len(client.reads) > 9 else [client.pay()].clear()
+        client.pay()
+        await link.catch_up()
+        assert len(client.reads) <= 2
+        assert listed(link) >= 1
+
+
+async def test_gap_in_the_events_reads_everything_again() -> None:
+    client = Client()
+    async with linked(client) as link:
+        for dropped, is_all in ((0, False), (3, True), (0, False)):
+            txid = client.pay(dropped=dropped)
+            await link.catch_up()
+            assert client.reads == [None if is_all else {txid}]
+            client.reads.clear()
+        client.tell(RunStarted(bytes(16)), dropped=1_000_000)
+        for _ in range(1_001):  # more than the memory keeps, so the database would have the first ones
+            client.pay()
+        await link.catch_up()
+        assert client.reads == [None]
+        assert listed(link) == len(client.txs)
+
+
+async def test_start_of_a_run_is_no_gap() -> None:
+    client = Client()
+    async with linked(client) as link:
+        client.tell(RunStarted(bytes(16)), dropped=1_000_000)
+        txid = client.pay()
+        await link.catch_up()
+        assert client.reads == [{txid}]
+
+
+@pytest.mark.parametrize(("event", "reads"), [(BlockConnected(1, BLOCK), [0]), (BlockDisconnected(1, BLOCK), [0, 1])])
+async def test_a_block_reads_children_of_hidden_parents(event: WalletEvent, reads: list[int]) -> None:
+    """Only blocks change a parent that no event names."""
+    client = Client()
+    child, sibling = client.pay(HIDDEN), client.pay(HIDDEN)
+    client.pay()
+    client.txs[child] = client.txs[child]._replace(has_unconfirmed_parent=True)
+    async with linked(client) as link:
+        for _ in range(2):
+            client.tell(event)
+            await link.catch_up()
+        assert client.reads == [{(child, sibling)[at] for at in reads}] * 2
+        client.reads.clear()
+        txid = client.pay()
+        await link.catch_up()
+        assert client.reads == [{txid}]
