@@ -97,18 +97,19 @@ def test_filters_are_imported_once_in_any_order(tmp_path: Path, is_bare: bool) -
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_a_false_filter_is_refused_by_height_and_block(tmp_path: Path) -> None:
+@pytest.mark.parametrize("height", [7, 30])
+def test_a_false_filter_is_refused_by_height_and_block(height: int, tmp_path: Path) -> None:
     with known(tmp_path / "w.db", 41, 30) as store:
         importing = FilterImport(store)
-        take(importing, LINES[:7])
+        take(importing, LINES[:height])
         with pytest.raises(
             FalseFilterError,
-            match=f"the filter of block 7 {LINES[7].block[::-1].hex()} does not match its filter header",
+            match=f"the filter of block {height} {LINES[height].block[::-1].hex()} does not match its filter header",
         ) as caught:
-            take(importing, [false(bare(LINES[7]))])
-        assert (caught.value.height, caught.value.block_hash) == (7, LINES[7].block)
+            take(importing, [false(bare(LINES[height]))])
+        assert (caught.value.height, caught.value.block_hash) == (height, LINES[height].block)
         importing.flush()
-        assert store.compact_filters.kept(0, 50).keys() == set(range(7))
+        assert store.compact_filters.kept(0, 50).keys() == set(range(height))
 
 
 def test_filters_of_unknown_blocks_wait_for_their_headers(tmp_path: Path) -> None:
@@ -133,10 +134,11 @@ def test_a_false_filter_of_an_unknown_block_does_no_harm(tmp_path: Path) -> None
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_stale_blocks_are_named_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tip", [40, 41])  # the height of the last stale block, and above it
+def test_stale_blocks_are_named_counted_and_left_out(tip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "NAMED", 2)
     stale = lines(STALE)
-    with known(tmp_path / "w.db", 41, 41) as store:
+    with known(tmp_path / "w.db", tip, tip) as store:
         importing = FilterImport(store)
         take(importing, [*stale, replace(stale[0], previous=None), replace(stale[0], height=None), *LINES])
         assert (importing.counts.stale, importing.counts.stale_blocks) == (5, [stale[0].block, stale[1].block])
@@ -176,6 +178,16 @@ def test_a_malformed_filter_of_an_unknown_block_is_refused(tmp_path: Path) -> No
         for data in (b"", b"\xff" * 9, LINES[5].data + b"\0", LINES[5].data[:-1]):
             with pytest.raises(BlockFilterError, match=LINES[5].block[::-1].hex()):
                 take(FilterImport(store), [bare(replace(LINES[5], data=data))])
+
+
+def test_an_import_is_committed_in_parts_of_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importer, "BATCH_SIZE", len(LINES[0].data) + 1)
+    with known(tmp_path / "w.db", 41, 41) as store:
+        importing, kept = FilterImport(store), list[int]()
+        for line in LINES[:3]:
+            importing.add(line.block, line.data)
+            kept.append(importing.counts.kept)
+        assert kept == [0, 2, 2]
 
 
 def test_an_interrupted_import_keeps_whole_batches_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

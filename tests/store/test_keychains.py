@@ -222,6 +222,16 @@ def test_a_descriptor_is_given_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.descriptors
+def test_a_known_descriptor_is_found_behind_a_new_one(tmp_path: Path) -> None:
+    path, watch, again = tmp_path / "w.db", WatchList(REGTEST), WatchList(REGTEST)
+    watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=GAP_LIMIT)
+    joined(path, watch)
+    again.add_descriptor(f"wpkh({KEY}/1/*)", lookahead=GAP_LIMIT)
+    again.add_descriptor(f"wpkh([73c5da0a/84h/1h/0h]{KEY}/0/*)", lookahead=GAP_LIMIT)
+    assert len(joined(path, again).keychains) == 2
+
+
+@pytest.mark.descriptors
 def test_stored_descriptor_that_breaks_a_rule_stays_readable(tmp_path: Path) -> None:
     body = f"wsh(or_d(pk({KEY}/0/*),and_v(v:pk({KEY}/0/*),older(9))))"  # one key twice
     text = f"{body}#{checksum(body)}"
@@ -305,8 +315,10 @@ def test_a_change_is_written_with_its_entries_and_uses(tmp_path: Path) -> None:
             [IndexRun(0, 1, 20, 1), IndexRun(20, 21, 10, 1)],
         )
         store.commit(Batch(keychains=[KeychainChange("mine", exclusive=True)]))
-        assert store.keychains.load()[0].revealed == 0
-    assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 5, 19], 0)]
+        assert store.keychains.load()[0].revealed == store.keychains.revealed_by([script_at(0)]) == 0
+        store.commit(Batch(keychains=[KeychainChange("mine", revealed=1)]))
+        assert store.keychains.load()[0].revealed == store.keychains.revealed_by([script_at(0)]) == 1
+    assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 5, 19], 1)]
 
 
 @pytest.mark.parametrize("room", range(effort(4, 12, 60)))

@@ -337,6 +337,20 @@ def test_keychains_of_an_entry_are_found_among_all_runs(seed: int) -> None:
             ]
 
 
+@pytest.mark.descriptors
+def test_a_used_descriptor_of_one_script_has_no_next_address(tmp_path: Path) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_descriptor("sh(wpkh(03a34b99f22c790c4e36b2b3c2c35a36db06226e41c692fc82b8b56ac1c540c5bd))")
+    watch.keychains[0].use(0)
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(watch)
+    with WalletStore.open(tmp_path / "w.db") as wallet:
+        (told,) = wallet.keychains()
+        assert (told.next_index, told.next_address) == (None, None)
+        with pytest.raises(ParameterError, match=r"every address of keychain .* has been used or revealed"):
+            wallet.next_address()
+
+
 def test_a_coin_of_two_keychains_belongs_to_the_first(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "w.db")
     ledger.watch.add_keychain("one", script_at, lookahead=GAP_LIMIT)

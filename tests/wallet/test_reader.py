@@ -181,6 +181,17 @@ def test_a_reader_of_a_file_that_is_gone_shows_nothing(how: str, tmp_path: Path)
                 read()
 
 
+@pytest.mark.posix
+def test_a_file_replaced_before_the_first_read_is_noticed(tmp_path: Path) -> None:
+    path, copy = tmp_path / "w.db", tmp_path / "copy.db"
+    Ledger(path).store.close()
+    copy.write_bytes(path.read_bytes())
+    with WalletStore.open(path) as wallet:
+        copy.replace(path)
+        with pytest.raises(StoreError, match="while it was open: open it again"):
+            wallet.balance()
+
+
 def test_an_error_of_the_caller_passes_through_a_moment(tmp_path: Path) -> None:
     Ledger(tmp_path / "w.db").store.close()
     with WalletStore.open(tmp_path / "w.db") as wallet:
