@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import os
+import random
 import socket
 import urllib.error
 import urllib.request
@@ -27,13 +28,17 @@ OPTIONS = (
     "-whitelist=noban@127.0.0.1",  # it then announces transactions at once, which keeps the tests short
     *("-keypool=100", "-unsafesqlitesync=1"),  # wallets cost seconds otherwise; a kill loses nothing
 )
+# Linux gives out ports above these: another server could get such a port before the node listens on it.
+_PORTS = iter(random.sample(range(20_000, 32_768), 12_768))
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
+    """A free port, which this process gives out only once."""
+    for port in _PORTS:
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def satoshi(amount: Decimal | int | str) -> int:
