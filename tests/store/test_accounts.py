@@ -9,16 +9,18 @@ import pytest
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.kernel import NO_VALUE
 from spvfilter.network import REGTEST
+from spvfilter.primitives import OutPoint
 from spvfilter.store.accounts import MatchEffect, TxEffect, effect_of, effects_by_account
 from spvfilter.store.batch import AccountChange, Batch
 from spvfilter.store.events import StoredEvent
+from spvfilter.store.place import MEMORY
 from spvfilter.store.schema import MARKED
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
-from support.blocks.build import TxIn, TxOut, p2wpkh, tx
+from support.blocks.build import TxIn, TxOut, p2wpkh, tx, txid
 from support.wallets.forgery import remark, unchecked
 
 
@@ -101,6 +103,21 @@ def test_name_in_use_and_unknown_name_change_nothing(tmp_path: Path) -> None:
         store.commit(Batch(accounts=[AccountChange("bob", "robert")]))
         assert store.views.accounts() == ("alice", "robert")
         assert store.views.balance(account="robert").total == 70
+
+
+def test_spend_of_a_watched_outpoint_belongs_to_its_coins_account() -> None:
+    watch, paid = WatchList(REGTEST), pay(1, (1_000, OURS))
+    watch.add_outpoint(OutPoint(txid(paid), 0))
+    with watch.within_account("alice"):
+        watch.add_script(OURS)
+    ledger = Ledger(MEMORY, watch)
+    ledger.mine(5)
+    ledger.put(paid, 3)
+    ledger.put(tx([TxIn(txid(paid), 0)], [TxOut(900, SAVINGS)]), 4)
+    assert [(each.net, each.fee) for each in ledger.store.views.history(account="alice")] == [
+        (-1_000, 100),
+        (1_000, None),
+    ]
 
 
 @pytest.mark.parametrize(

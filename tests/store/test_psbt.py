@@ -275,6 +275,25 @@ def test_address_without_descriptor_has_its_output_only() -> None:
     assert sorted(parsed(psbt)[1]) == [b"\x00", b"\x01"]
 
 
+@pytest.mark.parametrize(
+    ("script", "fields"),
+    [
+        ("51024e73", [1]),  # version 1, as of taproot
+        ("52024e73", [0, 1]),
+        ("60024e73", [0, 1]),  # version 16, the highest
+        ("61024e73", [0]),  # a script of the length of a program
+    ],
+)
+def test_inputs_of_witness_programs_state_their_output(script: str, fields: list[int]) -> None:
+    store, watch, raw = opened(MEMORY), WatchList(REGTEST), bytes.fromhex(script)
+    watch.add_script(raw)
+    store.attach(watch)
+    paid = build_tx([TxIn(OutPoint(b"\x0a" * 32, 0))], [TxOut(9, raw)])
+    store.commit(Batch(transactions={txid(paid): StoredTx(paid, TxStatus.PENDING, None, 7)}))
+    made = store.views.psbt(build_tx([TxIn(OutPoint(txid(paid), 0))], [TxOut(1, b"\x51")]))
+    assert [key[0] for key in parsed(made)[1]] == fields
+
+
 def test_foreign_inputs_stay_empty() -> None:
     wallet = Wallet("pkh(" + ACCOUNT + "/0/*)")
     raw = build_tx([TxIn(OutPoint(b"\x0a" * 32, 0)), TxIn(wallet.paid)], [TxOut(1, b"\x51")])

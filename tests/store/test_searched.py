@@ -9,7 +9,7 @@ import random
 import pytest
 
 from spvfilter.errors import StoreCorruptError
-from spvfilter.store.searched import MAX_GROUPS, MAX_RANGES, BlockRange, Searched, common, cut, gaps, join
+from spvfilter.store.searched import MAX_GROUPS, MAX_RANGES, BlockRange, EntryGroup, Searched, common, cut, gaps, join
 
 
 def heights(ranges: tuple[BlockRange, ...]) -> set[int]:
@@ -32,6 +32,17 @@ def test_ranges_are_sets_of_heights() -> None:
         for made in (join([*one, *other]), common(one, other), cut(one, at), gaps(one, at, first)):
             assert all(low <= high for low, high in made)
             assert all(a.last + 1 < b.first for a, b in itertools.pairwise(made)), made
+
+
+def test_neighbours_that_lose_least_are_joined() -> None:
+    groups = [EntryGroup(entry, (BlockRange(100 * entry, 100 * entry + 50),)) for entry in range(1, MAX_GROUPS)]
+    groups[1] = EntryGroup(2, (BlockRange(1_000_000, 1_009_000),))
+    near = EntryGroup(MAX_GROUPS, (BlockRange(100 * MAX_GROUPS - 100, 100 * MAX_GROUPS - 60),))
+    searched = Searched([*groups, near], 0, MAX_GROUPS + 1)
+    searched.add_entries(1)
+    kept = {group.id: group.ranges for group in searched.groups()}
+    assert len(kept) == MAX_GROUPS
+    assert kept[MAX_GROUPS - 1] == near.ranges
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -33,11 +33,12 @@ OURS, SAVINGS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 class Ledger:
     """A database with blocks of time 1,000 + height, and transactions that the test adds."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, watch: WatchList | None = None) -> None:
         self.store = opened(path)
-        self.watch = WatchList(REGTEST)
-        self.watch.add_script(OURS, "daily")
-        self.watch.add_script(SAVINGS, "savings")
+        self.watch = WatchList(REGTEST) if watch is None else watch
+        if watch is None:
+            self.watch.add_script(OURS, "daily")
+            self.watch.add_script(SAVINGS, "savings")
         self.store.attach(self.watch)
         self.headers = [REGTEST.genesis]
         self.store.commit(Batch(headers=REGTEST.genesis))
@@ -260,6 +261,16 @@ def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) 
     connection.close()
     with pytest.raises(StoreCorruptError), WalletStore.open(path) as wallet:
         getattr(wallet, call)()
+
+
+def test_a_coin_without_its_entry_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "w.db")
+    ledger.mine(5)
+    ledger.put(pay(1, (1, OURS)), 3)
+    with writing(ledger.store) as rows:
+        rows.remove("watch", "id = ?", (1,))
+    with pytest.raises(StoreCorruptError, match="entry 1 of the watch list is missing"):
+        ledger.store.views.coins()
 
 
 def test_a_reader_can_open_an_empty_database(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ def test_foreign_conflict_does_not_stop_announcements(wallet: Wallet) -> None:
     wallet.mine(foreign)
     assert announceable(wallet.books) == []
     assert wallet.statuses() == {txid(own): "conflicted", txid(foreign): "confirmed"}
+    rivals = {entry.txid: entry.rival_hex for entry in wallet.store.views.history()}
+    assert rivals == {txid(own): txid(foreign)[::-1].hex(), txid(foreign): None}
 
 
 def test_coin_tells_whether_its_spender_is_own(wallet: Wallet) -> None:
