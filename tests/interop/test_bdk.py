@@ -13,7 +13,7 @@ import pytest
 
 from spvfilter._public import deferred
 from spvfilter.address import address_to_script
-from spvfilter.errors import ParameterError, UnknownAccountError
+from spvfilter.errors import DescriptorWarning, ParameterError, UnknownAccountError
 from spvfilter.interop import bdk_wallet
 from spvfilter.interop.bdk import network_name
 from spvfilter.light.client import LightClient
@@ -92,8 +92,14 @@ async def test_payment_is_built_bumped_and_confirmed() -> None:
         async with LightClient(watching(), peers=[f"{node.host}:{node.port}"]) as client:
             await client.wait_synced()
             await funded(node, client, 60_000, 50_000)
+            node.regtest.mine()  # the tip has none of the wallet's transactions
+            await until(partial(has_height, client, node.regtest.height))
             wallet = await bdk_wallet(client)
             assert wallet.balance().confirmed.to_sat() == (await client.balance()).confirmed == 110_000
+            placed = [each.chain_position.confirmation_block_time for each in wallet.transactions()]
+            assert {(each.block_id.height, each.confirmation_time) for each in placed} == {
+                (each.height, each.time) for each in await client.history()
+            }
             assert wallet.latest_checkpoint().height == client.tip_height
             payee = bdk.Script(address_to_script(PAYEE, REGTEST))
             builder = bdk.TxBuilder().add_recipient(payee, bdk.Amount.from_sat(30_000))
@@ -146,11 +152,18 @@ async def test_bdk_has_the_same_pending_payments() -> None:
                 await until(partial(has_total, client, total))
                 wallet = await bdk_wallet(client)
                 assert wallet.balance().total.to_sat() == total
+                for name in (receiving.name, change.name):
+                    alone = await bdk_wallet(client, name)
+                    assert alone.balance().total.to_sat() == (await client.balance(keychain=name)).total
                 for kind, status in zip(bdk.KeychainKind, await client.keychains(), strict=True):
                     assert str(wallet.next_unused_address(kind).address) == status.next_address
                 assert can_pay(wallet, 60_000) is bool(await client.unspent())
                 node.regtest.mine()
                 await client.wait_confirmed(txid)
+
+
+async def has_height(client: LightClient, height: int) -> bool:
+    return client.tip_height == height
 
 
 async def has_total(client: LightClient, total: int) -> bool:
@@ -264,6 +277,21 @@ async def test_bdk_gives_no_address_that_was_revealed(account: str | None, tmp_p
                 ]
 
 
+async def test_bdk_gives_no_address_that_a_removed_account_revealed() -> None:
+    watch, receiving = WatchList(REGTEST), descriptors()[1].replace("<0;1>", "0")
+    with pytest.warns(DescriptorWarning, match="only one address"):
+        watch.add_account("donations", receiving.replace("*", "1"))
+    watch.add_script(b"\x51")  # some entry must always be left
+    async with Node(Regtest()) as node, LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+        given = [await client.reveal_address("donations")]
+        await client.remove_account("donations")
+        await client.add_account("cafe", receiving)
+        given.append(await client.reveal_address("cafe"))
+        unused = (await bdk_wallet(client)).next_unused_address(bdk.KeychainKind.EXTERNAL)
+        assert str(unused.address) == await client.next_address() not in given
+        assert unused.index == 2
+
+
 async def test_bdk_wallet_of_one_account() -> None:
     watch = WatchList(REGTEST)
     watch.add_account("alice", descriptors()[1])
@@ -292,6 +320,11 @@ async def test_bdk_wallet_of_one_account() -> None:
 
 async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Node(Regtest()) as node:
+        watch = WatchList(REGTEST)
+        watch.add_script(b"\x51")
+        async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+            with pytest.raises(ParameterError, match=r"needs one or two keychains, .* not 0"):
+                await bdk_wallet(client)
         watch = watching()
         watch.add_keychain("own", lambda index: b"\x00\x14" + index.to_bytes(20, "little"))
         async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
