@@ -104,6 +104,13 @@ def test_a_new_label_replaces_the_old_one(tmp_path: Path) -> None:
         assert watch.label(0) == "yours"
 
 
+def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+    """A process that is killed early leaves an empty file."""
+    (tmp_path / "w.db").touch()
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        assert store.tip == -1
+
+
 @pytest.mark.parametrize("height", [0, 5])
 def test_a_batch_with_a_height_is_not_empty(height: int) -> None:
     assert [Batch(fork=height).is_empty, Batch(cursor=height).is_empty, Batch().is_empty] == [False, False, True]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signing import build_tx
@@ -129,6 +129,8 @@ def test_faults_of_the_bytes_alone_are_malformed() -> None:
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
+@example(101, 200)
+@example(102, 200)
 def test_a_coinbase_needs_100_confirmations(height: int, tip: int) -> None:
     wallet = replace(facts(height=height, is_coinbase=True), tip=tip)
     is_early = tip >= height and tip + 1 - height < 100
@@ -136,6 +138,8 @@ def test_a_coinbase_needs_100_confirmations(height: int, tip: int) -> None:
 
 
 @given(st.integers(0, 400), st.booleans())
+@example(200, False)
+@example(201, False)
 def test_a_lock_time_by_height(lock: int, is_final: bool) -> None:
     tx = payment(lock_time=lock, sequence=0xFFFFFFFF if is_final else 0xFFFFFFFE)
     is_locked = not is_final and lock > 200  # the next block is 201
@@ -143,6 +147,8 @@ def test_a_lock_time_by_height(lock: int, is_final: bool) -> None:
 
 
 @given(st.integers(-700, 700))
+@example(-1)
+@example(0)
 def test_a_lock_time_by_the_median_time(offset: int) -> None:
     tx = payment(lock_time=TIME + 600 * 200 + offset, sequence=0)
     is_locked = offset >= 0
@@ -162,6 +168,8 @@ def test_relative_lock_times_of_unconfirmed_coins_have_not_passed() -> None:
     wallet = facts(height=None, is_unconfirmed=True)
     assert found(wallet, payment(sequence=1)) == [(CheckCause.LOCK_TIME, INVALID)]
     assert found(wallet, payment(sequence=0)) == []
+    locked = Transaction.parse(build_tx([TxIn(OutPoint(payment().txid, 0), sequence=1)], [TxOut(8_000, THEIRS)]))
+    assert (CheckCause.LOCK_TIME, INVALID) in found(facts(), payment(), locked)
 
 
 def test_conflicts_of_the_wallet_are_passed_on() -> None:
@@ -238,3 +246,4 @@ def test_dust_limits_are_those_of_core() -> None:
     assert {name: dust_limit(script) for name, script in scripts.items()} == limits
     assert dust_limit(b"\x51\x02\x4e\x73") == 240  # pay to anchor
     assert dust_limit(b"\x6a\x01\x00") == 0
+    assert [dust_limit(bytes(size)) for size in (10_000, 10_001)] == [30_477, 0]

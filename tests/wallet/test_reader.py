@@ -322,6 +322,7 @@ def test_input_values_are_those_of_the_last_transaction(tmp_path: Path) -> None:
     parent = tx([TxIn(bytes([1]) * 32, 0)], [TxOut(600, OURS), TxOut(300, OURS)])
     child = tx([TxIn(txid(parent), 0), TxIn(txid(parent), 1)], [TxOut(800, OURS)])
     with WalletStore.open(path) as wallet:
-        wallet.check(child, parents=[parent], input_values=[600, 300])
+        for values in ([600, 300], [500, 300]):  # the outputs are worth 800
+            wallet.check(child, parents=[parent], input_values=values)
         with pytest.raises(ParameterError, match="input"):
             wallet.check(child, parents=[parent], input_values=[1_000])
