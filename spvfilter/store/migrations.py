@@ -149,11 +149,7 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
         return row["own"], row["status"] == "pending", row["rival"] not in own, row["seen"] or 0, row["txid"]
 
     def by_observation(row: Row) -> tuple[object, ...]:
-        return (
-            order.get(row["status"], 0),
-            row["place"] if row["status"] == "confirmed" else row["seen"] or 0,
-            row["txid"],
-        )
+        return order.get(row["status"], 0), row["seen"] or 0, row["txid"]
 
     seen = {row["txid"]: number for number, row in enumerate(sorted(known.values(), key=by_observation), 1)}
     last, broadcasts = 0, dict[bytes, int]()

@@ -41,7 +41,7 @@ def network_of(meta: Mapping[str, bytes]) -> Network | None:
     if not isinstance(magic, bytes) or len(magic) != 4:
         return None
     if known.signet_challenge is None or challenge is None:
-        return known if magic == known.magic and challenge is None else replace(known, magic=magic)
+        return known if magic == known.magic else replace(known, magic=magic)
     if not isinstance(challenge, bytes) or not 0 < len(challenge) <= MAX_SCRIPT_SIZE:
         return None
     custom = Network.signet(challenge)
