@@ -71,10 +71,14 @@ def named_peers(
 ) -> list[Address]:
     """Return the addresses of the named peers. `knows` is True if there is a database, which may contain more.
 
-    Raises ParameterError if there is no way to find a peer, and TypeError for a single string.
+    Raises ParameterError if there is no way to find a peer, and TypeError for a single string or another type.
     """
     if isinstance(peers, str):
         raise TypeError("peers: expected an iterable of addresses, not a string")
+    peers = list(peers)
+    for number, peer in enumerate(peers):
+        if not isinstance(peer, str):
+            raise TypeError(f"peers[{number}]: expected a str such as 'HOST:PORT', not {type(peer).__name__}")
     addresses = [Address.parse(peer, network.default_port) for peer in peers]
     for address in addresses:
         if proxy is None and (why := needed_proxy(address.host)) is not None:

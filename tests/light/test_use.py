@@ -38,6 +38,13 @@ def test_a_watch_list_of_a_wrong_type_is_refused(watch: Any) -> None:
         LightClient(watch, peers=["127.0.0.1:8333"])
 
 
+@pytest.mark.parametrize("peer", [("127.0.0.1", 8333), 8333, b"127.0.0.1"])
+def test_a_peer_of_a_wrong_type_is_refused(peer: Any) -> None:
+    message = rf"^peers\[1\]: expected a str such as 'HOST:PORT', not {type(peer).__name__}$"
+    with pytest.raises(TypeError, match=message):
+        LightClient(World(mature=0).watch(), peers=["127.0.0.1", peer])
+
+
 def test_a_watch_list_of_another_network_is_refused() -> None:
     with pytest.raises(ParameterError, match="the watch list belongs to regtest, not to mainnet"):
         LightClient(World(mature=0).watch(), peers=["127.0.0.1:8333"], network="mainnet")
