@@ -82,7 +82,10 @@ class ExportColumns:
 def _table(name: str) -> Mapping[str, Layout]:
     """Return the columns of a table. Raises ParameterError if there is no such table."""
     if (found := BLOCK_TABLES.get(name)) is None:
-        raise ParameterError(f"there is no table {name[:100]!r}: the tables are {', '.join(BLOCK_TABLES)}")
+        tables = ", ".join(BLOCK_TABLES)
+        if name in ("coins", "balances"):
+            raise ParameterError(f"the table {name!r} always has all its columns: choose columns of {tables}")
+        raise ParameterError(f"there is no table {name[:100]!r}: the tables are {tables}")
     return found
 
 

@@ -417,7 +417,8 @@ async def test_checks_find_a_block_whose_merkle_root_is_wrong(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"coins": ["value"]}, "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
+        ({"coin": ["value"]}, "no table 'coin': the tables are blocks, transactions, inputs, outputs"),
+        ({"coins": ["value"]}, "'coins' always has all its columns: choose columns of blocks, transactions, inputs"),
         ({"outputs": ["amount"]}, "no column 'amount' in the table outputs: its columns are transaction_hash,"),
         ({"outputs": ["value_hex"]}, "no column 'value_hex'"),
         ({"outputs": ["value", "index", "value"]}, "column value of table outputs is named twice"),
