@@ -5,6 +5,7 @@ SQLite's own exclusive lock would keep readers out as well. The lock also refuse
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Self
@@ -20,9 +21,14 @@ class WriterLock(FileLock):
 
     @classmethod
     def take(cls, database: Path) -> Self:
-        """Take the lock for a database. Raises StoreLockedError if it is held, and OSError if locking fails."""
+        """Take the lock for a database.
+
+        Raises StoreLockedError if it is held, and OSError if the path is a directory or locking fails.
+        """
         # links to the file share its lock; Path.resolve would raise RuntimeError for a link to itself
         real = Path(os.path.realpath(database))
+        if real.is_dir():  # such as "/", next to which there is no place for a lock
+            raise IsADirectoryError(errno.EISDIR, "is a directory, not a database")
         try:
             return super().take(real.with_name(real.name + SUFFIX))
         except FileHeldError as held:

@@ -45,13 +45,11 @@ def check_sqlite(path: pathlib.Path) -> None:
 def create(path: pathlib.Path) -> bool:
     """Create an empty file with mode 0600 unless one exists. Return True if it was created.
 
-    Raises OSError if the file cannot be created, or if it exists but is a directory or cannot be written.
+    Raises OSError if the file cannot be created, or if it exists but cannot be written.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "is a directory, not a database") from None
         if not os.access(path, os.W_OK):  # open() would reveal the cause, but close() would drop this process's locks
             raise PermissionError(errno.EACCES, "cannot be written") from None
         return False

@@ -188,9 +188,11 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         Store.open(tmp_path / "nowhere" / "w.db", REGTEST)
 
 
-def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is a directory"):
-        Store.open(tmp_path, REGTEST)
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, rebuild: bool) -> None:
+    for folder in (tmp_path, Path(tmp_path.anchor)):
+        with pytest.raises(StoreError, match="is a directory, not a database"):
+            Store.open(folder, REGTEST, rebuild=rebuild)
 
 
 @pytest.mark.posix
