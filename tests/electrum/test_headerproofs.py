@@ -31,10 +31,17 @@ def proved(proofs: HeaderProofs, height: int, checkpoint: int) -> tuple[list[str
 
 @pytest.mark.parametrize("checkpoint", [1, 2, 2_046, 2_047, 2_048, 2_049, 4_095, 4_096, 4_097, 5_000])
 def test_branch_and_root_equal_those_of_the_whole_tree(checkpoint: int) -> None:
-    chain = Chain(5_001)
+    chain = Chain(checkpoint + 1)
     proofs = HeaderProofs(chain)
     for height in {0, 1, checkpoint // 2, checkpoint - 1, checkpoint}:
         assert proved(proofs, height, checkpoint) == tree(chain.all[: checkpoint + 1], height)
+
+
+def test_smaller_checkpoint_after_a_larger_one_has_its_own_root() -> None:
+    chain = Chain(6_200)
+    proofs = HeaderProofs(chain)
+    for checkpoint in (6_199, 4_100, 2_048, 2_047):
+        assert proved(proofs, 7, checkpoint) == tree(chain.all[: checkpoint + 1], 7)
 
 
 def test_changed_block_hashes_change_the_proof() -> None:

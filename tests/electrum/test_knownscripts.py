@@ -70,6 +70,15 @@ def test_derivations_for_one_hash_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert derive(scripts, watch) == []
 
 
+def test_keys_count_toward_the_bound_of_derivations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knownscripts, "MAX_FURTHER", 4_000)
+    watch, scripts = WatchList(REGTEST), KnownScripts()
+    for chain, keys in enumerate((3, 2, 1)):
+        watch.windows.add(Keychain("abc"[chain], lambda index, chain=chain: (script(chain, index),), keys=keys))  # type: ignore[misc]
+    assert [name for name, *_ in derive(scripts, watch)] == ["a", "c"]
+    assert [name for name, *_ in derive(scripts, watch)] == ["b"]
+
+
 def test_keychain_without_further_indexes_derives_nothing() -> None:
     watch, scripts = WatchList(REGTEST), KnownScripts()
     watch.windows.add(Keychain("short", lambda index: (script(9, index),), lookahead=20, size=25))

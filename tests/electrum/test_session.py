@@ -130,7 +130,8 @@ def test_version_is_negotiated_once_and_first() -> None:
         ("blockchain.block.header", [1.5], "whole number", 1),
         ("blockchain.block.header", [float("nan")], "whole number", 1),
         ("blockchain.block.header", [[0]], "whole number", 1),
-        ("blockchain.block.header", [1 << 40], "whole number", 1),
+        ("blockchain.block.header", [1 << 31], "whole number", 1),
+        ("blockchain.block.header", [(1 << 31) - 1], "above the tip", 1),
         ("blockchain.block.header", [1], "above the tip", 1),
         ("blockchain.block.header", [0, 1], "above the tip", 1),
         ("blockchain.block.headers", [0, 1, 1], "above the tip", 1),
@@ -146,6 +147,8 @@ def test_version_is_negotiated_once_and_first() -> None:
         ("blockchain.transaction.broadcast", ["0g"], "in hex", 1),
         ("blockchain.transaction.broadcast", [None], "in hex", 1),
         ("blockchain.transaction.broadcast", ["00"], "not a transaction", 1),
+        ("blockchain.transaction.broadcast", ["00" * 400_000], "not a transaction", 1),
+        ("blockchain.transaction.broadcast", ["00" * 400_000 + "0"], "more than 400000 weight units", 1),
         ("blockchain.transaction.broadcast_package", [[]], "1 to 25", 1),
         ("blockchain.transaction.broadcast_package", ["00"], "1 to 25", 1),
         ("blockchain.estimatefee", ["six"], "whole number", 1),
@@ -309,8 +312,7 @@ def test_session_lists_its_latest_unknown_scripts(monkeypatch: pytest.MonkeyPatc
 
 def test_header_proof_reaches_the_checkpoint_and_no_less() -> None:
     state = wallet_state()
-    for number in range(1, 6):
-        state.chain.accept(regular(state.chain, number), NOW)
+    state.chain.accept(regular(state.chain, 5), NOW)
     made, hashes = session("1.4", state), list(state.chain.hashes(0, 5))
     for method, given, last in (("header", [3], 3), ("headers", [1, 3], 3), ("headers", [2, 2], 3)):
         with pytest.raises(RpcError, match="height 3 is above cp_height 2"):

@@ -53,5 +53,6 @@ def test_version_without_a_common_one_ends_the_session(requested: object) -> Non
 
 @pytest.mark.parametrize("requested", [None, 1.4, [], ["1.4"], ["1.4", "1.5", "1.6"], [1, 2], {"1.4": 1}, "9" * 50])
 def test_malformed_version_is_refused(requested: object) -> None:
-    with pytest.raises(RpcError, match="protocol version"):
+    with pytest.raises(RpcError, match="protocol version") as caught:
         negotiated(requested)
+    assert caught.value.ends_session
