@@ -352,7 +352,7 @@ class _Watch:
                 before = events.sequence
                 try:
                     event = await anext(events)
-                    if _is_behind_hole(event, before) and not self._options.replay:
+                    if _is_behind_hole(event, before):
                         raise EventGapError(before, events.sequence)
                 except StopAsyncIteration:
                     return
