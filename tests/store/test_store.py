@@ -27,6 +27,7 @@ from spvfilter.errors import (
     StoreReadOnlyError,
 )
 from spvfilter.network import MAINNET, REGTEST
+from spvfilter.primitives import OutPoint
 from spvfilter.protocol import MAX_FILTER_SIZE
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.ledger import StoredTx, TxStatus
@@ -102,6 +103,18 @@ def test_a_new_label_replaces_the_old_one(tmp_path: Path) -> None:
         watch = WatchList(REGTEST)
         store.attach(watch)
         assert watch.label(0) == "yours"
+
+
+def test_a_value_given_later_for_an_outpoint_is_kept(tmp_path: Path) -> None:
+    outpoint = OutPoint(bytes(31) + b"\x01", 0)
+    for value, script in ((None, None), (500, SCRIPT), (None, None)):
+        watch = WatchList(REGTEST)
+        watch.add_outpoint(outpoint, value=value, script_pubkey=script)
+        with Store.open(tmp_path / "w.db", REGTEST) as store:
+            store.attach(watch)
+    coin = watch.table.coin(bytes(outpoint))
+    assert coin is not None
+    assert (coin.value, coin.script) == (500, SCRIPT)
 
 
 def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
