@@ -405,7 +405,9 @@ class Views:
             return next_address_of(self._checked, self._network, keychain, owner)
 
     def is_used(self, address: str) -> bool:
-        """Return True if an output that pays an address has ever been found.
+        """Return True if a confirmed or pending transaction pays an address, or if its keychain index has been used.
+
+        A payment that was replaced, or that conflicts with a block, does not count.
 
         Args:
             address: Address of the wallet's network.

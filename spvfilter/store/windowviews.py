@@ -38,7 +38,7 @@ class KeychainStatus:
     window: int
     """Number of watched indexes: all indexes below this one are watched."""
     used: tuple[int, ...]
-    """Indexes that have ever been paid, in ascending order, whatever became of the payment."""
+    """Indexes that confirmed transactions have ever paid, in ascending order, even if a reorganization removed them."""
     revealed: int
     """First index that `LightClient.reveal_address` has neither returned nor skipped yet, or 0 if it has returned
     none.
@@ -410,7 +410,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
 
 
 def is_script_used(checked: Checked, script: bytes) -> bool:
-    """Return True if an output that pays a script has been found, or if the script's keychain index has been used."""
+    """Return True if a transaction that counts pays a script, or if the script's keychain index has been used."""
     places = EntryPlaces(checked)
     for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?')}", (script, script)):
         if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):

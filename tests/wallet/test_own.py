@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter import primitives
+from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, TxCheckError, TxConflictError
 from spvfilter.kernel import NO_VALUE, EntryKind
 from spvfilter.network import REGTEST
@@ -162,6 +163,15 @@ def test_foreign_conflict_does_not_stop_announcements(wallet: Wallet) -> None:
     assert wallet.statuses() == {txid(own): "conflicted", txid(foreign): "confirmed"}
     rivals = {entry.txid: entry.rival_hex for entry in wallet.store.views.history()}
     assert rivals == {txid(own): txid(foreign)[::-1].hex(), txid(foreign): None}
+
+
+def test_address_of_a_payment_that_lost_is_unused(wallet: Wallet) -> None:
+    address = script_to_address(OURS, REGTEST)
+    assert address is not None
+    wallet.observe(pay(50, coin(1)), "a", "b")
+    assert wallet.store.views.is_used(address)
+    wallet.mine(pay(40, coin(1), to=THEIRS))
+    assert not wallet.store.views.is_used(address)
 
 
 def test_coin_tells_whether_its_spender_is_own(wallet: Wallet) -> None:
