@@ -15,15 +15,19 @@ pytest.importorskip("aiorpcx")
 from spvfilter.chain import HeaderChain
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.questions import SendTransactions
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.errors import EventGapError
 from spvfilter.light.client import LightClient
 from spvfilter.light.stream import EventHub, EventStream
 from spvfilter.network import REGTEST
+from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.store.scriptviews import OutputEffect, TxEffects
 from spvfilter.store.views import Snapshot
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted, TxReplaced, WalletEvent
 from spvfilter.watch.watchlist import WatchList
+from support.blocks.locks import build_tx
 
 SCRIPT = bytes.fromhex("0014" + "11" * 20)
 HIDDEN = bytes((0xFF,)) * 32  # a parent that the wallet does not contain
@@ -64,6 +68,24 @@ class Client:
 
     def events(self, since: int) -> EventStream:
         return EventStream(self.hub, since)
+
+    # Sending: no peer gives a verdict in time
+
+    sending: Collection[bytes] = ()
+    unsent: Collection[bytes] = ()  # transactions that no peer has requested
+    missing: Collection[bytes] = ()
+
+    async def relay(self, tx: Transaction, *, parents: Collection[Transaction], guest: str) -> None:
+        raise TimeoutError
+
+    def is_sending(self, txid: bytes) -> bool:
+        return txid in self.sending
+
+    async def abandon_unsent(self, txid: bytes) -> bool:
+        return txid in self.unsent
+
+    def missing_parents(self, txid: bytes) -> Collection[bytes]:
+        return self.missing
 
 
 @asynccontextmanager
@@ -155,3 +177,44 @@ async def test_a_block_reads_children_of_hidden_parents(event: WalletEvent, read
         txid = client.pay()
         await link.catch_up()
         assert client.reads == [{txid}]
+
+
+PARENT = build_tx([TxIn(OutPoint(HIDDEN, 0))], [TxOut(9_000, SCRIPT)])
+PARENT_ID = Transaction.parse(PARENT).txid
+CHILD = build_tx([TxIn(OutPoint(PARENT_ID, 0))], [TxOut(8_000, SCRIPT)])
+CHILD_ID = Transaction.parse(CHILD).txid
+
+
+async def sent(link: WalletLink, *raws: bytes) -> list[str | None]:
+    found = await link.settle(SendTransactions(raws, "127.0.0.1", lambda errors: errors))
+    return cast(list[str | None], found)
+
+
+async def test_parents_of_a_package_are_read_again() -> None:
+    """No event names a parent that does not concern the wallet, but it changes the row of its child."""
+    client = Client()
+    async with linked(client) as link:
+        child = client.pay(PARENT_ID)
+        await link.catch_up()
+        client.reads.clear()
+        assert await sent(link, CHILD) == [None]
+        await link.catch_up()
+        assert client.reads == []
+        assert await sent(link, PARENT, CHILD) == [None, None]
+        await link.catch_up()
+        assert client.reads == [{PARENT_ID, child}]
+
+
+async def test_transaction_without_a_verdict_is_sent_unless_abandoned() -> None:
+    client = Client()
+    async with linked(client) as link:
+        client.unsent = {PARENT_ID}
+        lost = "not sent: no peer requested it in time, and it was abandoned. Connect to a node and send it again"
+        assert await sent(link, PARENT) == [lost]
+        assert await sent(link, PARENT, CHILD) == [lost, None]
+        client.sending = {PARENT_ID}  # since earlier, so the client continues
+        assert await sent(link, PARENT) == [None]
+        client.missing = [PARENT_ID, HIDDEN]
+        named = f"{hash_to_hex(PARENT_ID)}, {hash_to_hex(HIDDEN)}"
+        lacking = f"a peer received it, but does not know the transaction that it spends from: {named}"
+        assert await sent(link, CHILD) == [lacking]
