@@ -471,8 +471,10 @@ class Books:
             record = record._replace(was_requested=True)  # peers have it
         if self.facts.is_confirmed(record.txid):
             return []
-        inactive = (each for each in self.facts.graph.ancestors(record) if self.judgement.is_inactive(each.txid))
-        revived = list(inactive)
+        ancestors = self.intake.ancestors(record).values()
+        revived = [
+            each for each in ancestors if each.txid in self.facts.graph and self.judgement.is_inactive(each.txid)
+        ]
         for each in parents_first({each.txid: each for each in (*revived, record)}):
             number, is_own = self.facts.next_number(), each.txid == record.txid or each.is_own
             each = each._replace(

@@ -77,10 +77,6 @@ class Facts:
         """Return the txids of the unconfirmed transactions that spend an outpoint."""
         return [txid for txid in self.graph.spenders(outpoint) if txid in self.without_block]
 
-    def ancestors(self, tx: Transaction) -> list[TxRecord]:
-        """Return the known transactions from which `tx` spends, directly or through others, parents first."""
-        return parents_first({each.txid: each for each in self.graph.ancestors(TxRecord.parse(tx.raw))})
-
     def confirmed_spender(self, tx: Transaction) -> bytes | None:
         """Return the txid of another transaction, in a block, that spends an input of `tx`; None if none is known."""
         for outpoint in tx.inputs:

@@ -74,22 +74,27 @@ class Intake:
         return taken
 
     def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
-        """Return the verdict on a transaction as if this wallet had broadcast it, and an abandoned ancestor, if any.
-
-        Ancestors in the orphanage are included, because the broadcast would admit them.
-        """
+        """Return the verdict on a transaction as if this wallet had broadcast it, and an abandoned ancestor, if any."""
         record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._facts.number + 1)
-        family, waiting = {record.txid: record}, [record]
-        for each in waiting:  # grows while it is walked
-            for txid in dict.fromkeys(outpoint[:HASH_SIZE] for outpoint in each.inputs):
-                parent = self.known(txid)
-                if parent is not None and txid not in family and parent.anchor_in(self._facts.best) is None:
-                    family[txid] = parent
-                    waiting.append(parent)
-        active = {txid: each._replace(dropped=None) for txid, each in family.items()}
+        ancestors = self.ancestors(record)
+        active = {txid: each._replace(dropped=None) for txid, each in {record.txid: record, **ancestors}.items()}
         verdicts = self._judgement.judge(Component(active, {}))
-        abandoned = (each for each in waiting[1:] if each.active_drop is DropReason.ABANDONED)
+        abandoned = (each for each in ancestors.values() if each.active_drop is DropReason.ABANDONED)
         return verdicts[tx.txid], next(abandoned, None)
+
+    def ancestors(self, record: TxRecord) -> dict[bytes, TxRecord]:
+        """Return the unconfirmed transactions from which one spends, directly or through others, keyed by txid.
+
+        Ancestors in the orphanage are included, because a broadcast admits them.
+        """
+        found = dict[bytes, TxRecord]()
+        for each in (waiting := [record]):  # the list grows during the loop
+            for outpoint in each.inputs:
+                parent = self.known(outpoint[:HASH_SIZE])
+                if parent is not None and parent.txid not in found and parent.anchor_in(self._facts.best) is None:
+                    found[parent.txid] = parent
+                    waiting.append(parent)
+        return found
 
     def known(self, txid: bytes) -> TxRecord | None:
         """Return the record of a transaction in the wallet or the orphanage, or None."""

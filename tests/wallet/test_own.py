@@ -478,6 +478,20 @@ def test_broadcast_that_conflicts_with_an_orphan_ancestor_is_refused(wallet: Wal
     assert wallet.statuses() == {txid(own): "pending"}
 
 
+def test_broadcast_revives_an_ancestor_behind_an_orphan(wallet: Wallet) -> None:
+    """Otherwise the new transaction would be expired from the beginning, and its coins could be spent again."""
+    wallet.mine(funding := pay(1_000, coin(1)), other := pay(500, coin(2)))
+    wallet.broadcast(first := pay(900, out(funding), to=THEIRS))
+    wallet.observe(between := pay(800, out(first), to=THEIRS), "a")
+    wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+    assert wallet.statuses()[txid(first)] == "expired"
+    assert txid(between) in wallet.books.intake.orphans
+    check_broadcast(wallet.books, Transaction.parse(last := pay(1_200, out(between), out(other))))
+    wallet.broadcast(last)
+    assert (wallet.statuses()[txid(first)], wallet.statuses()[txid(last)]) == ("pending", "pending")
+    assert wallet.store.views.unspent() == []
+
+
 def remove_entry(wallet: Wallet, script: bytes) -> None:
     """Remove an entry from the watch list, with its events."""
     told: list[WalletEvent] = []

@@ -15,6 +15,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.facts import parents_first
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.wallet.txgraph import TxRecord
 
@@ -67,7 +68,8 @@ class OwnBooks:
         Raises ParameterError and TxConflictError.
         """
         check_broadcast(self._books, tx)
-        inactive = [each for each in self._books.facts.ancestors(tx) if self.ended(each.txid) is not None]
+        ancestors = parents_first(self._books.intake.ancestors(TxRecord.parse(tx.raw)))
+        inactive = [each for each in ancestors if self.ended(each.txid) is not None]
         for each in inactive:
             name = hash_to_hex(each.txid)
             try:
