@@ -1,14 +1,20 @@
-"""The documentation: its programs print the output shown."""
+"""The documentation: its programs print the output shown, and count money correctly."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spvfilter import REGTEST, LightClient, Node, OutPoint, TxOut, WatchList, address_to_script
+from spvfilter.node.regtest import Regtest
 from support.peers.redisserver import running_redis
 from support.project.pages import PROGRAMS
 
@@ -24,6 +30,8 @@ MARKS = {
 }
 REDIS_URL = "redis://localhost:6379/0"
 RECIPES = ("'found/matches.parquet'", "tables/{table}")  # files of recipes, which tests/scan/test_recipes.py runs
+KEY = bytes(31) + b"\x01"  # of the address of the pages, published in BIP-173
+ELSEWHERE = TxOut(300, b"\x00\x14" + bytes(20))
 AGENT = re.compile(r"(?<=/spvfilter:)[^/]+")  # the version in a user agent
 
 
@@ -66,3 +74,90 @@ def test_program_prints_the_output_shown(code: str, shown: str, tmp_path: Path) 
 def test_program_with_redis_prints_the_output_shown(code: str, shown: str, tmp_path: Path) -> None:
     with running_redis(tmp_path) as server:
         assert run(code.replace(REDIS_URL, server.url), tmp_path) == shown
+
+
+def names_of(page: str, name: str) -> dict[str, Any]:
+    """The names that the page's program defines which contains this text. The program itself does not run."""
+    (code,) = (code for each, _, code, _ in PROGRAMS if each == page and name in code)
+    names: dict[str, Any] = {}
+    exec(code.removesuffix("asyncio.run(main())\n"), names)
+    return names
+
+
+@asynccontextmanager
+async def following(address: str) -> AsyncIterator[tuple[LightClient, Regtest, bytes]]:
+    async with Node() as node:
+        node.regtest.mine(101)
+        watch = WatchList.from_addresses([address], REGTEST)
+        async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            yield client, node.regtest, address_to_script(address, REGTEST)
+
+
+async def until(client: LightClient, regtest: Regtest, what: str, txid: bytes) -> None:
+    """Wait until the wallet knows the node's tip, and a transaction has this status."""
+    async with asyncio.timeout(30):
+        events = client.events(since=await client.sequence())
+        while (await client.tip(), getattr(await client.transaction(txid), "status", None)) != (regtest.height, what):
+            await anext(events)
+
+
+@pytest.mark.descriptors
+async def test_shop_of_the_events_page_counts_each_confirmed_output_once() -> None:
+    names = names_of("howto/events.md", "class Shop")
+    shop = names["Shop"]()
+    async with following(names["ADDRESS"]) as (client, regtest, script):
+        events = await shop.resume(client)
+
+        async def received(what: str, txid: bytes) -> int:
+            await until(client, regtest, what, txid)
+            last = await client.sequence()
+            while shop.number < last:
+                shop.process(await anext(events))
+            again = names["Shop"]()
+            await again.resume(client)
+            assert (again.payments, again.number, again.run_id) == (shop.payments, shop.number, shop.run_id)
+            total: int = sum(shop.payments.values())
+            return total
+
+        first = regtest.pay(TxOut(1_000, script), TxOut(200, script))
+        assert await received("pending", first) == 0
+        second = regtest.bump(first)
+        assert await received("pending", second) == 0
+        regtest.mine()
+        assert await received("confirmed", second) == 1_200
+        spend = regtest.spend(OutPoint(second, 0), outputs=[ELSEWHERE], fee=700, keys=[KEY])
+        regtest.mine()
+        assert await received("confirmed", spend) == 1_200
+        regtest.reorg(2)
+        assert await received("pending", second) == 0
+        regtest.double_spend(second, in_block=True)
+        assert await received("conflicted", second) == 0
+
+
+@pytest.mark.descriptors
+async def test_waiting_ends_at_a_payment_with_three_confirmations() -> None:
+    names = names_of("howto/books.md", "wait_paid")
+    async with following(names["ADDRESS"]) as (client, regtest, script):
+        small = regtest.pay(TxOut(999, script))
+        stuck = regtest.pay(TxOut(1_000, script))
+        await until(client, regtest, "pending", stuck)
+        paid = asyncio.create_task(names["wait_paid"](client, names["ADDRESS"], 1_000))
+        await asyncio.sleep(0.1)
+        regtest.evict(stuck)
+        regtest.mine()
+        regtest.spend(OutPoint(small, 0), outputs=[ELSEWHERE], fee=699, keys=[KEY])
+        first = regtest.pay(TxOut(1_000, script))
+        await until(client, regtest, "pending", first)
+        second = regtest.bump(first)
+        regtest.mine()
+        await until(client, regtest, "confirmed", second)
+        regtest.reorg(1)
+        await until(client, regtest, "pending", second)
+        regtest.double_spend(second, in_block=True)
+        third = regtest.pay(TxOut(1_000, script))
+        regtest.mine(2)
+        await until(client, regtest, "confirmed", third)
+        assert not paid.done()
+        regtest.mine()
+        assert (await asyncio.wait_for(paid, 30)).txid == third
