@@ -12,6 +12,7 @@ from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import REGTEST
+from spvfilter.primitives import OutPoint
 from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
@@ -93,7 +94,7 @@ def test_a_balance_counts_each_coin_once_by_its_status(ledger: Ledger) -> None:
     assert views.balance() == Balance(150, 0, 7, 0, 150)
     spend = ledger.put(tx([TxIn(first, 0)], [TxOut(30, OURS), TxOut(60, p2wpkh(b"\xee" * 20))]), seen=6_000)
     assert views.balance() == Balance(150, 0, 37, 100, 150)  # nobody checked the signatures of the foreign spend
-    assert views.balance().total == 87
+    assert (views.balance().total, views.balance().untrusted_pending) == (87, 37)
     assert views.balance("savings") == Balance(50, 0, 0, 0, 50)
     assert views.balance("nobody's") == Balance(0, 0, 0, 0, 0)
     assert [(coin.value, coin.spent_by, coin.is_spendable) for coin in views.coins(label="daily")][-1] == (
@@ -140,6 +141,18 @@ def test_a_pending_spend_of_an_immature_coinbase_frees_no_money(ledger: Ledger) 
     ledger.put(pay(2, (50, OURS)), 4)
     ledger.put(tx([TxIn(made, 0)], [TxOut(1, p2wpkh(b"\xee" * 20))]), seen=5)
     assert ledger.store.views.balance() == Balance(50, 5_000, 0, 5_000, 50)
+
+
+def test_coins_of_a_waiting_broadcast_are_not_spendable(ledger: Ledger) -> None:
+    ledger.mine(5)
+    first, _ = ledger.put(pay(1, (100, OURS)), 3), ledger.put(pay(2, (50, OURS)), 4)
+    raw = tx([TxIn(first, 0)], [TxOut(90, p2wpkh(b"\xee" * 20))])
+    waiting = StoredTx(raw, TxStatus.WAITING, 1, 7, hits=tuple(ledger.watch.table.scan_tx(raw)))
+    ledger.store.commit(Batch(transactions={txid(raw): waiting}))
+    views = ledger.store.views
+    assert [(coin.value, coin.is_spendable) for coin in views.coins()] == [(50, True), (100, False)]
+    assert [coin.value for coin in views.unspent()] == [50]
+    assert (views.balance(), views.reserved()) == (Balance(150, 0, 0, 0, 50), (OutPoint(first, 0),))
 
 
 def test_a_fork_removes_coins_and_history(ledger: Ledger) -> None:
@@ -189,6 +202,20 @@ def test_labels_are_the_current_ones(tmp_path: Path) -> None:
         assert store.views.history(label="daily") == []
         assert [entry.net for entry in store.views.history(label="savings")] == [3]
         assert sorted(str(coin.label) for coin in store.views.coins()) == ["rent", "rent", "savings"]
+
+
+def test_history_is_in_the_order_of_places() -> None:
+    def made(status: TxStatus, seen: int | None = None, height: int | None = None, position: int = 0) -> StoredTx:
+        return StoredTx(b"", status, None, seen, first_height=3, height=height, position=position)
+
+    ordered = [
+        *(made(TxStatus.CONFIRMED, height=3, position=position) for position in range(3)),
+        made(TxStatus.EXPIRED, 5),  # first seen at height 3
+        made(TxStatus.CONFIRMED, height=4),
+        *(made(status, seen) for seen in (5, 6) for status in (TxStatus.REPLACED, TxStatus.PENDING)),
+    ]
+    places = [each.place for each in ordered]
+    assert places == sorted(set(places))
 
 
 def test_a_page_continues_behind_its_cursor_despite_new_rows(ledger: Ledger) -> None:

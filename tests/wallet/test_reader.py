@@ -210,6 +210,7 @@ def test_malformed_arguments_of_views_are_refused(tmp_path: Path) -> None:
             lambda: wallet.transaction("12" * 31),
             lambda: wallet.coins(before=b"1-00"),  # type: ignore[arg-type]
             lambda: wallet.coins(limit=1.5),  # type: ignore[arg-type]
+            lambda: wallet.unspent(trusted_change=1),  # type: ignore[arg-type]
         ):
             with pytest.raises(ParameterError):
                 wrong()
