@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from spvfilter._public import naming
-from spvfilter.errors import AddressError, FormatError, WrongNetworkError
+from spvfilter.errors import AddressError, FormatError, WrongNetworkError, alternatives
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import decode_address, encode_address
 from spvfilter.kernel.pure.address import (
@@ -150,9 +150,10 @@ def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bo
     names = tuple(known.name for known in NETWORKS if belongs(known))
     if not names:
         return _bad(f"{what} belongs to no known network", text)
-    owners = " or ".join((*filter(None, [", ".join(names[:-1])]), names[-1]))
     advice = "choose its network, or give another address"
-    return WrongNetworkError(f"this address is for {owners}, not for {network}: {_shown(text)}; {advice}", names)
+    return WrongNetworkError(
+        f"this address is for {alternatives(names)}, not for {network}: {_shown(text)}; {advice}", names
+    )
 
 
 # A base58check address encodes a version byte, a 20-byte hash and the first 4 bytes of their double SHA-256 in base58.

@@ -5,7 +5,7 @@ Malformed input raises an error. It is never reported as "no match".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "AddressError",
@@ -932,6 +932,11 @@ class LostSpendsWarning(SpvFilterWarning):
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: "1 block", "2,000 blocks"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def alternatives(names: Sequence[str]) -> str:
+    """Return names as alternatives: "a", "a or b", "a, b or c"."""
+    return " or ".join((*filter(None, [", ".join(names[:-1])]), names[-1]))
 
 
 # Remedies for missing packages

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from spvfilter.address import Bech32Encoding, bech32_decode, bech32_encode, from_5_bits
-from spvfilter.errors import AddressError, FormatError, WrongNetworkError
+from spvfilter.errors import AddressError, FormatError, WrongNetworkError, alternatives
 from spvfilter.kernel import is_pubkey
 from spvfilter.kernel.pure.address import to_5_bits
 from spvfilter.network import MAINNET, NETWORKS, Network
@@ -55,7 +55,7 @@ class SilentAddress:
         if hrp != silent_prefix(network):
             owners = tuple(known.name for known in NETWORKS if silent_prefix(known) == hrp)
             raise WrongNetworkError(
-                f"this silent payment address is for {' or '.join(owners)}, not for {network}: choose its network, or"
+                f"this silent payment address is for {alternatives(owners)}, not for {network}: choose its network, or"
                 " give another address",
                 owners,
             )

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple, Protocol
 
 from spvfilter.address import address_to_script
-from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
+from spvfilter.errors import AddressError, ParameterError, WrongNetworkError, alternatives
 from spvfilter.network import NETWORKS, Network
 from spvfilter.watch.arguments import check_not_private
 from spvfilter.watch.descriptor import keys
@@ -130,7 +130,8 @@ def addresses_of(uri: Uri, network: Network) -> list[str]:
         raise wrong
     owners = tuple(each.name for each in NETWORKS if each.hrp in dict(uri.others))
     raise WrongNetworkError(
-        f"this bitcoin: URI contains addresses for {' or '.join(owners)}, not for {network}: choose its network", owners
+        f"this bitcoin: URI contains addresses for {alternatives(owners)}, not for {network}: choose its network",
+        owners,
     )
 
 

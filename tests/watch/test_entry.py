@@ -60,7 +60,7 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
         (f"bitcoin:{ADDRESS}?REQ-pop=x", "unknown parameter, req-"),
         (f"bitcoin:{ADDRESS}?label=%FF", "not UTF-8"),
         (f"bitcoin:{ADDRESS}?label=a&label=b", "more than one label"),
-        (f"bitcoin:?tb={TESTNET}", "contains addresses for testnet3 or testnet4 or signet, not for mainnet"),
+        (f"bitcoin:?tb={TESTNET}", "contains addresses for testnet3, testnet4 or signet, not for mainnet"),
         (f"bitcoin:?bc={TESTNET}", "this address is for testnet3"),
         (f"bitcoin:{ADDRESS}?bc={ADDRESS[:-1]}", "checksum"),
         (f"bitcoin:?bc={WIF}", "private key"),

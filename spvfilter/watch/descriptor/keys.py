@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from spvfilter.errors import DescriptorError, WrongNetworkError
+from spvfilter.errors import DescriptorError, WrongNetworkError, alternatives
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 
@@ -174,7 +174,8 @@ def check_key(key: str, network: Network, where: str = "") -> bytes:
     if is_test == (network.p2pkh_version == MAINNET.p2pkh_version):
         owners = tuple(known.name for known in NETWORKS if is_test != (known is MAINNET))
         raise WrongNetworkError(
-            f"{name} is for {' or '.join(owners)}, not for {network}: choose its network, or give the right key", owners
+            f"{name} is for {alternatives(owners)}, not for {network}: choose its network, or give the right key",
+            owners,
         )
     return raw
 

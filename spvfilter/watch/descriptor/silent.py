@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any  # wallycore ships no types
 
 from spvfilter.address import Bech32Encoding, bech32_decode, from_5_bits
-from spvfilter.errors import AddressError, DescriptorError, FormatError, WrongNetworkError, remedy
+from spvfilter.errors import AddressError, DescriptorError, FormatError, WrongNetworkError, alternatives, remedy
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 from spvfilter.silent import curve
@@ -150,7 +150,7 @@ def _check_network(*, is_main: bool, network: Network) -> None:
     if is_main != (silent_prefix(network) == "sp"):
         owners = tuple(known.name for known in NETWORKS if is_main == (known is MAINNET))
         raise WrongNetworkError(
-            f"the scan key of sp() is for {' or '.join(owners)}, not for {network}: choose its network, or give the "
+            f"the scan key of sp() is for {alternatives(owners)}, not for {network}: choose its network, or give the "
             "right"
             " key",
             owners,

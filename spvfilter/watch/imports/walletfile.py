@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError, WrongNetworkError
+from spvfilter.errors import ParameterError, WrongNetworkError, alternatives
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.watch.imports.privatekeys import is_private
 
@@ -138,5 +138,5 @@ def check_network(wallet: WalletFile, network: Network) -> None:
     if not any((each.p2pkh_version, each.hrp) == (network.p2pkh_version, network.hrp) for each in wallet.networks):
         owners = tuple(each.name for each in wallet.networks)
         raise WrongNetworkError(
-            f"this wallet ({wallet.kind}) is for {' or '.join(owners)}, not for {network}: choose its network", owners
+            f"this wallet ({wallet.kind}) is for {alternatives(owners)}, not for {network}: choose its network", owners
         )

@@ -345,7 +345,7 @@ def test_networks_are_those_of_the_keys_or_named(tmp_path: Path) -> None:
     assert read(tmp_path, file).networks == PUBLIC_TEST_NETWORKS
     assert len(load(tmp_path, file, SIGNET)) == 2_000
     message = refused(tmp_path, file, REGTEST)
-    assert message == "this wallet (Wasabi) is for testnet3 or testnet4 or signet, not for regtest: choose its network"
+    assert message == "this wallet (Wasabi) is for testnet3, testnet4 or signet, not for regtest: choose its network"
     assert "this wallet (Coldcard) is for mainnet, not for regtest" in refused(tmp_path, coldcard(), REGTEST)
     assert "this address is for mainnet" in refused(tmp_path, labels().splitlines()[0], REGTEST)
 
