@@ -164,7 +164,6 @@ class ElectrumConnection:
     def close(self) -> asyncio.Task[None] | None:
         """End the connection. Returns the task that serves it, which will end soon."""
         if self._serving is not None and not self._is_ending:
-            self._is_ending = True
             self._serving.cancel()
         return self._serving
 
@@ -259,7 +258,7 @@ class ElectrumConnection:
     def _has_too_many(self, line: bytes) -> bool:
         """Return True if a line contains more requests or values than a batch may. aiorpcX has no such limit."""
         most = self._limits.batch
-        if line.count(b",") > _VALUES * (most + 1):
+        if line.count(b",") > (_VALUES + 4) * most:  # a request also has a version, an id, a method and a flag
             return True
         if not line.lstrip().startswith(b"["):
             return False

@@ -18,7 +18,7 @@ from spvfilter.address import script_to_address
 from spvfilter.electrum import ElectrumLimits, ElectrumServer, wallet
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.electrum.knownscripts import KnownScripts
-from spvfilter.errors import NotRunningError, ParameterError
+from spvfilter.errors import NotRunningError, ParameterError, StoreError
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
@@ -125,40 +125,53 @@ async def test_mistakes_of_a_session_end_no_other_one(
     nothing_is_left: None, regtest_node: RegtestNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = ElectrumLimits(request_size=20_000, batch=50)
-    lines = [
-        b"nonsense",
-        b"\xff\xfe",
-        b"[]",
-        b"{}",
-        b"1",
-        b'{"id": 1, "method": 5}',
-        b'{"id": 1, "method": "server.ping", "params": 7}',
-        b'{"id": {}, "method": "server.ping"}',
-        b'{"id": 1, "result": 5}',
-        b'{"id": [], "result": 5, "error": null}',
-        b'[{"id": 1, "result": 5}, {"id": "a", "result": 5}]',
-        b"[" + b"1," * 50 + b"1]",
-        b" [" + b"{}," * 50 + b"{}]",
-        b'{"id": 1, "method": "server.ping", "params": [' + b"1," * 5_000 + b"1]}",
-        b'{"jsonrpc": "2.0", "method": "server.ping"}',
-        b"[" * 15_000,
-        b"9" * 10_000,
-        b'{"id": 1, "method": "' + b"x" * 30_000,
-        json.dumps([{"id": 1, "method": "server.ping", "params": []}] * 51).encode(),
-    ]
+    ping = {"id": 1, "method": "server.ping", "params": []}
+    lines: dict[bytes, bool] = {  # True if the session continues
+        b"nonsense": False,
+        b"\xff\xfe": False,
+        b"[]": True,
+        b"{}": True,
+        b"1": True,
+        b'{"id": 1, "method": 5}': True,
+        b'{"id": 1, "method": "server.ping", "params": 7}': True,
+        b'{"id": {}, "method": "server.ping"}': True,
+        b'{"id": 1, "result": 5}': True,
+        b'{"id": [], "result": 5, "error": null}': False,
+        b'[{"id": 1, "result": 5}, {"id": "a", "result": 5}]': False,
+        b"[" + b"1," * 50 + b"1]": False,
+        b" [" + b"{}," * 50 + b"{}]": False,
+        b'{"id": 1, "method": "server.ping", "params": [' + b"1," * 5_000 + b"1]}": False,
+        b'{"jsonrpc": "2.0", "method": "server.ping"}': True,
+        b"[" * 15_000: False,
+        b"9" * 10_000: False,
+        b'{"id": 1, "method": "' + b"x" * 30_000: False,
+        json.dumps([ping] * 51).encode(): False,
+        json.dumps(ping).encode() + b" " * 20_000: False,
+    }
     async with served(regtest_node, limits) as (_, server), connected(server) as client:
         assert server.port is not None
-        for line in lines:
+        for line, continues in lines.items():
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(line + b"\n")
             writer.write(b'{"id": 77, "method": "server.ping", "params": []}\n')
             writer.write_eof()
             answer = await asyncio.wait_for(reader.read(), 20)
-            assert not answer or b"error" in answer or b'"id":77' in answer
+            assert (b'"id":77' in answer) is continues, (line[:50], answer)
+            assert continues or not answer or b'"error"' in answer
+            assert not answer or len(line) < limits.request_size
             assert len(answer) < 500
             await closed(writer)
             assert await client.ask("server.ping") is None
     assert "a session failed" not in caplog.text
+
+
+async def test_batch_of_full_requests_is_answered(regtest_node: RegtestNode) -> None:
+    package = ["00"] * 25
+    async with served(regtest_node, ElectrumLimits(batch=8)) as (_, server), connected(server, "1.6") as client:
+        request = "blockchain.transaction.broadcast_package", package, False
+        with pytest.raises(ElectrumError, match="not a transaction"):
+            await client.batch(*[request] * 8)
+        assert await client.ask("server.ping") is None
 
 
 async def test_silent_session_is_closed(nothing_is_left: None, regtest_node: RegtestNode) -> None:
@@ -180,6 +193,54 @@ async def test_sessions_end_with_the_client(nothing_is_left: None, regtest_node:
         await asyncio.wait_for(wallet.reading, 20)
         with pytest.raises(OSError, match="Connect call failed"):
             await asyncio.open_connection("127.0.0.1", server.port or 0)
+
+
+async def test_wait_closed_raises_the_error_that_ended_the_server(
+    regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(client: LightClient, *given: Any) -> Any:
+        raise StoreError("the database is damaged")
+
+    async with served(regtest_node) as (client, server):
+        other = ElectrumServer(client, port=0)
+        with pytest.raises(NotRunningError, match="the server is not running"):
+            await other.wait_closed()
+        monkeypatch.setattr(LightClient, "effects", damaged)
+        regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))
+        with pytest.raises(StoreError, match="the database is damaged"):
+            await server.wait_closed()
+
+
+async def test_no_task_is_left_when_the_server_has_closed(
+    regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slowly(writer: asyncio.StreamWriter) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(asyncio.StreamWriter, "wait_closed", slowly)
+    async with served(regtest_node) as (client, _):
+        async with ElectrumServer(client, port=0) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port or 0)
+            await asyncio.to_thread(eventually, lambda: server.status.sessions == 1)
+        left = {str(task.get_coro()) for task in asyncio.all_tasks()}
+        assert [each for each in left if "ElectrumServer._connected" in each] == []
+        await closed(writer)
+
+
+async def test_server_that_cannot_start_frees_its_port(
+    regtest_node: RegtestNode, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(regtest_node) as (client, _):
+        async with ElectrumServer(client, port=0) as server:
+            port = server.port
+        wrong = ElectrumServer(client, port=port, tls_port=0, certificate=tmp_path / "missing.pem")
+        with pytest.raises(ParameterError, match="cannot be loaded"):
+            await wrong.__aenter__()
+        async with ElectrumServer(client, port=port):
+            assert "every program" not in caplog.text
+        async with ElectrumServer(client, host="127.0.0.2", port=0):
+            assert "listens on 127.0.0.2: every program that connects sees the wallet" in caplog.text
 
 
 async def test_request_of_a_web_browser_ends_the_session(nothing_is_left: None, regtest_node: RegtestNode) -> None:
@@ -371,6 +432,7 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
     client = LightClient(watch, peers=[regtest_node.address])
+    ElectrumServer(client, port=65_535)
     for port in (-1, 65_536, "50001"):
         with pytest.raises(ParameterError, match="from 0 to 65535"):
             ElectrumServer(client, port=port)  # type: ignore[arg-type]

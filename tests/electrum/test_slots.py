@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -125,3 +126,47 @@ async def test_large_message_behind_large_answers_is_answered() -> None:
     async with asyncio.timeout(20):
         budget = ElectrumBudget(LIMITS)
         await asyncio.gather(*(use("a", messages, budget) for _ in range(3)))
+
+
+class SlowSocket(Socket):
+    """Sends nothing before it is closed, and loses what is left when it is aborted."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+        self.sent = b""
+        self.while_closing: Callable[[], object] = lambda: None
+
+    async def wait_closed(self) -> None:
+        self.while_closing()
+        await asyncio.sleep(0)
+        self.sent += b"".join(self.written)
+
+    def abort(self) -> None:
+        self.written.clear()
+
+
+@pytest.mark.parametrize("closes", [0, 1, 2])
+async def test_last_answer_is_sent_before_the_connection_ends(closes: int) -> None:
+    """The other side ends the session, or the server does, perhaps for two reasons."""
+    reader, socket = asyncio.StreamReader(), SlowSocket()
+    reader.feed_data(b'{"id": 1, "method": "server.ping", "params": []}\n')
+    connection = ElectrumConnection(
+        reader,
+        cast(asyncio.StreamWriter, socket),
+        cast(WalletLink, Link()),
+        LIMITS,
+        ElectrumBudget(LIMITS),
+        lambda: pytest.fail("nobody asks for the status"),
+    )
+    serving = asyncio.create_task(connection.serve())
+    while not socket.written:
+        assert not serving.done()
+        await asyncio.sleep(0)
+    socket.while_closing = connection.close
+    for _ in range(closes):
+        connection.close()
+    if not closes:
+        reader.feed_eof()
+    await serving
+    assert b'"id":1' in socket.sent.replace(b" ", b"")
+    assert socket.written == []
