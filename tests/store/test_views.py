@@ -153,6 +153,11 @@ def test_coins_of_a_waiting_broadcast_are_not_spendable(ledger: Ledger) -> None:
     assert [(coin.value, coin.is_spendable) for coin in views.coins()] == [(50, True), (100, False)]
     assert [coin.value for coin in views.unspent()] == [50]
     assert (views.balance(), views.reserved()) == (Balance(150, 0, 0, 0, 50), (OutPoint(first, 0),))
+    for ended in (waiting._replace(status=TxStatus.REFUSED), None):
+        ledger.store.commit(Batch(transactions={txid(raw): ended}))
+        assert (views.balance(), views.reserved()) == (Balance(150, 0, 0, 0, 150), ())
+        ledger.store.commit(Batch(transactions={txid(raw): waiting}))
+        assert views.balance().spendable == 50
 
 
 def test_a_fork_removes_coins_and_history(ledger: Ledger) -> None:
@@ -163,6 +168,16 @@ def test_a_fork_removes_coins_and_history(ledger: Ledger) -> None:
     check_ledger(ledger.store)
     assert ledger.store.views.balance() == Balance(100, 0, 0, 0, 100)
     assert [entry.txid for entry in ledger.store.views.history()] == [first]
+
+
+def test_a_block_that_leaves_in_its_commit_leaves_nothing(ledger: Ledger) -> None:
+    ledger.mine(10)
+    raw, block = pay(1, (100, OURS)), sha256d(ledger.headers[8])
+    (hit,) = ledger.watch.table.scan_tx(raw)
+    found = StoredMatch(hit, block, 8, Completeness.PROVEN)
+    row = StoredTx(raw, TxStatus.CONFIRMED, None, block_hash=block, height=8, position=1)
+    ledger.store.commit(Batch(matches=[found], transactions={txid(raw): row}), Batch(fork=7))
+    assert (ledger.store.views.balance().total, ledger.store.views.history()) == (0, [])
 
 
 @pytest.mark.slow
