@@ -13,17 +13,21 @@ import csv
 import sys
 from collections import Counter
 
-from spvfilter import BlockFiles, Matcher, MatchKind, WatchList
+from spvfilter import BlockFiles, Matcher, MatchKind, WatchList, address_to_script
 from spvfilter.errors import IncompleteScanError
 from spvfilter.network import NETWORKS
 from spvfilter.scan import BlockSpan
 
 
 def read_customers(path: str, network: str) -> WatchList:
+    watch = WatchList(network)
     with open(path, newline="", encoding="utf-8") as file:
-        return WatchList.from_addresses(
-            ((address, customer) for address, customer in filter(None, csv.reader(file))), network
-        )
+        for address, customer in filter(None, csv.reader(file)):
+            script = address_to_script(address, network)
+            if script in watch or not customer.strip():
+                raise ValueError(f"{path}: {address} must have one line, with one customer")
+            watch.add_script(script, customer)
+    return watch
 
 
 async def write_deposits(blocks: BlockFiles, watch: WatchList, jobs: int) -> Counter[str]:
@@ -47,7 +51,10 @@ async def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
 
-    watch = read_customers(args.customers, args.network)
+    try:
+        watch = read_customers(args.customers, args.network)
+    except ValueError as error:
+        parser.error(str(error))
     blocks = BlockFiles(args.blocks, span=BlockSpan(to_height=args.until))
     try:
         total = await write_deposits(blocks, watch, args.jobs)

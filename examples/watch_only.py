@@ -13,6 +13,8 @@ from spvfilter import LightClient, Progress, Synced, WatchList
 from spvfilter.network import NETWORKS
 from spvfilter.primitives import hash_to_hex
 
+LATEST = 20  # most transactions to print
+
 
 def day(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
@@ -36,15 +38,19 @@ async def synced(client: LightClient) -> Synced:
 async def show(client: LightClient) -> None:
     tip = await synced(client)
     balance = await client.balance()
-    print(f"\nblock {tip.height}: {bitcoin(balance.total)}, {bitcoin(balance.spendable)} of it to spend now")
+    in_blocks = balance.confirmed + balance.immature
+    print(f"\nblock {tip.height}: {bitcoin(in_blocks)}, {bitcoin(balance.spendable)} of it to spend now")
+    if balance.pending_in:
+        print("unconfirmed, not money yet:", bitcoin(balance.pending_in))
     if tip.skipped:
         print("not searched, before the birthday:", ", ".join(map(str, tip.skipped)))
     for coin in await client.coins():
         print(
             f"  {bitcoin(coin.value)}  {coin.outpoint}  {coin.address}  (index {coin.keychain_index},"
-            f" {coin.completeness})"
+            f" {coin.completeness or 'unconfirmed'})"
         )
-    for entry in await client.history(limit=20):
+    print(f"latest transactions, at most {LATEST}:")
+    for entry in await client.history(limit=LATEST):
         print(f"  {bitcoin(entry.net)}  {hash_to_hex(entry.txid)}  {entry.status}, {entry.confirmations} confirmations")
     print("next address:", await client.next_address())
 
