@@ -195,6 +195,20 @@ async def test_sessions_end_with_the_client(nothing_is_left: None, regtest_node:
             await asyncio.open_connection("127.0.0.1", server.port or 0)
 
 
+async def test_unreadable_database_is_an_error_of_one_request(
+    regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(client: LightClient, txid: bytes) -> Any:
+        raise StoreError("a row of a secret table is damaged")
+
+    monkeypatch.setattr(LightClient, "proof", damaged)
+    async with served(regtest_node) as (_, server), connected(server) as client:
+        with pytest.raises(ElectrumError, match="the wallet cannot be read") as caught:
+            await client.ask("blockchain.transaction.get", "00" * 32)
+        assert caught.value.code == -32603
+        assert await client.ask("server.ping") is None
+
+
 async def test_wait_closed_raises_the_error_that_ended_the_server(
     regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from spvfilter.electrum.questions import FindTransaction, Question
 from spvfilter.electrum.session import WalletState
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.network import REGTEST
+from support.blocks.headerchains import NOW, regular
 
 LARGE = SMALL + 1
 LIMITS = ElectrumLimits(concurrent=2, memory=1, request_size=2 * LARGE, response_size=40 * LARGE, idle_timeout_s=60)
@@ -61,12 +62,16 @@ class Link:
         chain = HeaderChain(REGTEST)
         self.state = WalletState(chain, Histories(), KnownScripts(), HeaderProofs(chain), lambda: 1_000, {})
         self.encoded: dict[object, bytes] = {}
+        self.running = self.most = 0
 
     async def settle(self, question: Question) -> object:
         assert isinstance(question, FindTransaction)
         turns, size = question.txid[0], int.from_bytes(question.txid[1:5], "little")
+        self.running += 1
+        self.most = max(self.most, self.running)
         for _ in range(turns):
             await asyncio.sleep(0)
+        self.running -= 1
         return "x" * size
 
 
@@ -75,13 +80,15 @@ def request(number: int, turns: int, size: int) -> dict[str, Any]:
     return {"id": number, "method": "blockchain.transaction.get", "params": [txid[::-1].hex()]}
 
 
-async def use(host: str, messages: list[tuple[list[tuple[int, int]], bool]], budget: ElectrumBudget) -> None:
+async def use(
+    host: str, messages: list[tuple[list[tuple[int, int]], bool]], budget: ElectrumBudget, link: Link | None = None
+) -> None:
     """Send messages in one go, read all answers, and leave."""
     reader, socket = asyncio.StreamReader(limit=SMALL), Socket(host)
     connection = ElectrumConnection(
         reader,
         cast(asyncio.StreamWriter, socket),
-        cast(WalletLink, Link()),
+        cast(WalletLink, link or Link()),
         LIMITS,
         budget,
         lambda: pytest.fail("nobody asks for the status"),
@@ -126,6 +133,40 @@ async def test_large_message_behind_large_answers_is_answered() -> None:
     async with asyncio.timeout(20):
         budget = ElectrumBudget(LIMITS)
         await asyncio.gather(*(use("a", messages, budget) for _ in range(3)))
+
+
+async def test_requests_that_wait_at_the_same_time_are_bounded() -> None:
+    link = Link()
+    async with asyncio.timeout(20):
+        await use("a", [([(5, 10)] * 3, False)] * 2, ElectrumBudget(LIMITS), link)
+    assert link.most == LIMITS.concurrent
+
+
+async def test_large_answer_from_memory_waits_for_room() -> None:
+    link, budget, socket = Link(), ElectrumBudget(LIMITS), Socket("a")
+    link.state.chain.accept(regular(link.state.chain, 500), NOW)
+    reader = asyncio.StreamReader()
+    reader.feed_data(b'{"id": 1, "method": "blockchain.block.headers", "params": [0, 501]}\n')
+    connection = ElectrumConnection(
+        reader,
+        cast(asyncio.StreamWriter, socket),
+        cast(WalletLink, link),
+        LIMITS,
+        budget,
+        lambda: pytest.fail("nobody asks for the status"),
+    )
+    for host in "bc":
+        await budget.rooms.acquire(host)
+    serving = asyncio.create_task(connection.serve())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert socket.written == []
+    budget.rooms.release("b")
+    reader.feed_eof()
+    async with asyncio.timeout(20):
+        await serving
+    assert json.loads(socket.written[0])["result"]["count"] == 501
+    await budget.rooms.acquire("a")  # the room was given back
 
 
 class SlowSocket(Socket):
