@@ -351,6 +351,39 @@ def test_a_used_descriptor_of_one_script_has_no_next_address(tmp_path: Path) -> 
             wallet.next_address()
 
 
+def test_the_address_after_the_first_window_is_its_own_keychains(tmp_path: Path) -> None:
+    ledger = Chains(tmp_path / "w.db")
+    for each in ledger.watch.keychains:
+        for index in range(GAP_LIMIT):
+            each.use(index)
+    ledger.watch.windows.grow()
+    ledger.store.close()
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(ledger.watch)
+        found = [(each.next_index, each.next_address) for each in store.views.keychains()]
+    assert found == [(GAP_LIMIT, address(script(GAP_LIMIT))) for script in (script_at, change_at)]
+
+
+def test_a_window_without_an_unused_index_has_no_next_address(tmp_path: Path) -> None:
+    ledger = Chains(tmp_path / "w.db")
+    ledger.use(receiving=[*range(GAP_LIMIT)])
+    with pytest.raises(ParameterError, match="all watched addresses of keychain 'receiving'"):
+        ledger.store.views.next_address("receiving")
+    ledger.store.close()
+
+
+def test_keychains_of_a_label_and_an_account_have_both() -> None:
+    watch = WatchList(REGTEST)
+    with watch.within_account("alice"):
+        watch.add_keychain("mine", script_at, "rent", lookahead=GAP_LIMIT)
+    watch.add_keychain("other", change_at, "rent", lookahead=GAP_LIMIT)
+    with Store.open(MEMORY, REGTEST) as store:
+        store.attach(watch)
+        assert [each.name for each in store.views.keychains("rent", account="alice")] == ["mine"]
+        with pytest.raises(ParameterError, match="the account has no keychain 'other'"):
+            store.views.keychains("other", account="alice")
+
+
 def test_a_coin_of_two_keychains_belongs_to_the_first(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "w.db")
     ledger.watch.add_keychain("one", script_at, lookahead=GAP_LIMIT)
