@@ -63,6 +63,8 @@ LOOK_S = 1.0
 """Seconds after which the link checks for a new tip even if no wallet event has arrived (our choice)."""
 _MAX_BLOCKS = 4
 """Largest number of blocks that are fetched for sessions at the same time (our choice)."""
+_RESERVED_READS = 3
+"""Largest number of times that a request reads the reserved outpoints because the histories change (our choice)."""
 _DEFAULT_FEE = 1_000
 """Lowest fee rate if no peer announces one, in satoshi per 1,000 virtual bytes (Core DEFAULT_MIN_RELAY_TX_FEE)."""
 _MatchEvent = (MatchFound, MatchConfirmed, MatchUnconfirmed, MatchWithdrawn)
@@ -219,7 +221,7 @@ class WalletLink:
                 case FindTransaction(txid, found):
                     answer = found(await self._client.proof(txid))
                 case FindReserved(then):
-                    answer = then(frozenset(map(bytes, await self._client.reserved())))
+                    answer = then(await self._reserved())
                 case FetchBranch(height, txid, proved):
                     answer = proved(*await self._branch(height, txid))
                 case PrepareProof(checkpoint, then):
@@ -232,6 +234,19 @@ class WalletLink:
                     answer = sent(await self._send(raws, host))
                 case _:
                     return answer
+
+    async def _reserved(self) -> Collection[bytes]:
+        """Find the reserved outpoints as of the histories.
+
+        If a block has just confirmed a spend, its coin is no longer reserved, but the histories must show the spend.
+        """
+        for _ in range(_RESERVED_READS):
+            updates = self._updates
+            found = frozenset(map(bytes, await self._client.reserved()))
+            if self.is_current and self._updates == updates:
+                break
+            await self.catch_up()
+        return found
 
     async def _branch(self, height: int, txid: bytes) -> tuple[int, bytes]:
         """Get a transaction's position in its block, and its merkle branch, from a peer. Raises RpcError.

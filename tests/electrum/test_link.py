@@ -15,7 +15,7 @@ pytest.importorskip("aiorpcx")
 from spvfilter.chain import HeaderChain
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.electrum.limits import ElectrumLimits
-from spvfilter.electrum.questions import SendTransactions
+from spvfilter.electrum.questions import FindReserved, SendTransactions
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.errors import EventGapError
 from spvfilter.light.client import LightClient
@@ -68,6 +68,12 @@ class Client:
 
     def events(self, since: int) -> EventStream:
         return EventStream(self.hub, since)
+
+    async def reserved(self) -> list[bytes]:
+        """The outpoints that unconfirmed transactions spend."""
+        self.while_reading()
+        pending = [each for each in self.txs.values() if each.height is None]
+        return [effect.outpoint for each in pending for effect in each.effects if effect.is_spend]
 
     # Sending: no peer gives a verdict in time
 
@@ -218,3 +224,22 @@ async def test_transaction_without_a_verdict_is_sent_unless_abandoned() -> None:
         named = f"{hash_to_hex(PARENT_ID)}, {hash_to_hex(HIDDEN)}"
         lacking = f"a peer received it, but does not know the transaction that it spends from: {named}"
         assert await sent(link, CHILD) == [lacking]
+
+
+async def test_coin_is_not_listed_while_a_block_confirms_its_spend() -> None:
+    client, script_hash = Client(), script_hash_of(SCRIPT)
+    coin, spend = client.pay(), client.pay()
+    client.txs[coin] = client.txs[coin]._replace(height=1)
+    spent = OutputEffect(SCRIPT, coin + bytes(4), 5, True)
+    client.txs[spend] = client.txs[spend]._replace(effects=(spent,))
+
+    def confirm() -> None:
+        if client.txs[spend].height is None:
+            client.txs[spend] = client.txs[spend]._replace(height=2)
+            client.tell(TxReplaced(spend, bytes(32)))
+
+    async with linked(client) as link:
+        listed = FindReserved(lambda reserved: link.state.histories.unspent(script_hash, reserved))
+        assert await link.settle(listed) == []
+        client.while_reading = confirm
+        assert await link.settle(listed) == []
