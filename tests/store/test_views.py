@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,13 @@ def test_coins_of_a_waiting_broadcast_are_not_spendable(ledger: Ledger) -> None:
         assert (views.balance(), views.reserved()) == (Balance(150, 0, 0, 0, 150), ())
         ledger.store.commit(Batch(transactions={txid(raw): waiting}))
         assert views.balance().spendable == 50
+
+
+def test_the_secret_of_a_coin_is_not_printed(ledger: Ledger) -> None:
+    ledger.mine(5)
+    ledger.put(pay(1, (100, OURS)), 3)
+    (coin,) = ledger.store.views.coins()
+    assert repr(replace(coin, sp_tweak=b"secret" * 5)) == repr(coin)
 
 
 def test_a_fork_removes_coins_and_history(ledger: Ledger) -> None:
