@@ -30,7 +30,7 @@ MARKS = {
 }
 REDIS_URL = "redis://localhost:6379/0"
 RECIPES = ("'found/matches.parquet'", "tables/{table}")  # files of recipes, which tests/scan/test_recipes.py runs
-KEY = bytes(31) + b"\x01"  # of the address of the pages, published in BIP-173
+KEY = bytes(31) + b"\x01"  # private key of the pages' address, published in BIP-173
 ELSEWHERE = TxOut(300, b"\x00\x14" + bytes(20))
 AGENT = re.compile(r"(?<=/spvfilter:)[^/]+")  # the version in a user agent
 
@@ -77,7 +77,7 @@ def test_program_with_redis_prints_the_output_shown(code: str, shown: str, tmp_p
 
 
 def names_of(page: str, name: str) -> dict[str, Any]:
-    """The names that the page's program defines which contains this text. The program itself does not run."""
+    """Return what a program of a page defines. The program is the one with this text; its `main` does not run."""
     (code,) = (code for each, _, code, _ in PROGRAMS if each == page and name in code)
     names: dict[str, Any] = {}
     exec(code.removesuffix("asyncio.run(main())\n"), names)

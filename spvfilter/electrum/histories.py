@@ -74,10 +74,8 @@ class _ScriptHistory:
         self._hashed = len(self._confirmed)
 
     def status(self, pending: Iterable[Row]) -> str:
-        """Return the status hash. `pending` contains the rows of the unconfirmed transactions.
-
-        Call `hash_confirmed` first.
-        """
+        """Return the status hash. `pending` contains the rows of the unconfirmed transactions."""
+        self.hash_confirmed()
         whole = self._hash.copy()
         for row in pending:
             whole.update(f"{row['tx_hash']}:{row['height']}:".encode("ascii"))

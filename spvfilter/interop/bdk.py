@@ -46,8 +46,8 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 
     Raises:
         UnknownAccountError: The wallet has no such account.
-        ParameterError: There are no such keychains or more than two, or one has no descriptor. BDK does not support the
-            network or a descriptor, or derives other addresses from it. Or bdkpython is missing.
+        ParameterError: There are not one or two such keychains, each with a descriptor. Also if BDK does not support
+            the network or a descriptor, or derives other addresses from it, or if bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
     """

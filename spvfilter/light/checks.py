@@ -71,7 +71,8 @@ def named_peers(
 ) -> list[Address]:
     """Return the addresses of the named peers. `knows` is True if there is a database, which may contain more.
 
-    Raises ParameterError if there is no way to find a peer, and TypeError for a single string or another type.
+    Raises ParameterError if there is no way to find a peer, and TypeError if `peers` is a string or contains
+    anything else than strings.
     """
     if isinstance(peers, str):
         raise TypeError("peers: expected an iterable of addresses, not a string")

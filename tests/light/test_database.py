@@ -30,7 +30,7 @@ SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
 
 
 class Thread:
-    """Stands in for a store and its thread. Unless it is stuck, it runs each submitted function at once."""
+    """A stand-in for a store and its thread. It runs each submitted function at once, unless it is stuck."""
 
     def __init__(self) -> None:
         self.transactions: list[int] = []  # number of batches in each transaction

@@ -59,7 +59,7 @@ def by_embit(text: str) -> Answer:
 
 
 # A difference has a name, a rule that explains it (the function gets the descriptor and this package's message) and an
-# example on which the judge still decides like that. Without it, a reworded message would show only once in a while.
+# example on which the judge still decides that way. Without it, a reworded message would rarely be noticed.
 Rule = Callable[[str, str], bool]
 Difference = tuple[str, Rule, str]
 

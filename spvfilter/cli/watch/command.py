@@ -553,7 +553,7 @@ def _how(event: _MatchEvent) -> dict[str, str]:
 
 
 def _is_behind_hole(event: Event, before: int) -> bool:
-    """Return True if the database has dropped events from other people's transactions between `before` and an event."""
+    """Return True if the database has dropped events about foreign transactions between `before` and an event."""
     return isinstance(event, WalletEvent) and not isinstance(event, RunStarted) and event.sequence > before + 1
 
 

@@ -84,7 +84,7 @@ def test_a_query_from_before_a_removal_covers_no_new_entry() -> None:
 
 
 def test_removed_entries_leave_the_wanted_scripts() -> None:
-    """If an entry is removed, the script of an outpoint or of an own transaction is still wanted."""
+    """If an entry is removed, the scripts of outpoints and of our own transactions are still wanted."""
     scripts = [p2wpkh(bytes((number,)) * 20) for number in range(4)]
     watch = WatchList(REGTEST)
     for script in scripts:
